@@ -1,0 +1,147 @@
+package ingester
+
+import "time"
+
+// Stream is one of the five kinds of telemetry. Each has its own policy, rules
+// and sink.
+type Stream uint8
+
+// The streams, in the order in which they are shown.
+const (
+	Metrics Stream = iota
+	Logs
+	Traces
+	Events
+	RUM
+	streamCount
+)
+
+var streamNames = [streamCount]string{"metrics", "logs", "traces", "events", "rum"}
+
+// String returns the stream's name as configuration and metrics write it.
+func (s Stream) String() string { return streamNames[s] }
+
+// Streams lists every stream.
+func Streams() []Stream { return []Stream{Metrics, Logs, Traces, Events, RUM} }
+
+// ParseStream finds a stream by its name.
+func ParseStream(name string) (Stream, bool) {
+	for i, n := range streamNames {
+		if n == name {
+			return Stream(i), true
+		}
+	}
+	return 0, false
+}
+
+// Format names the messages in a batch's body.
+type Format uint8
+
+const (
+	// RemoteWrite1 is prometheus.WriteRequest of remote write 1.0.
+	RemoteWrite1 Format = iota + 1
+	// RemoteWrite2 is io.prometheus.write.v2.Request of remote write 2.0.
+	RemoteWrite2
+)
+
+// Span is a range of bytes in a batch's Body.
+type Span struct{ Start, End uint32 }
+
+// Batch is one request being processed. A receiver fills it, the ingester
+// decides on every group, a sink reads what was admitted. Its memory belongs to
+// the receiver, which takes it back when Process has returned: a sink keeps no
+// part of it.
+type Batch struct {
+	Stream Stream
+	Format Format
+	// Sender says who sent the batch; nil is a sender without an API key.
+	Sender *Sender
+	// Body is the decompressed message in its first Size bytes. Behind them
+	// stand label sets that did not lie in one piece in the message.
+	Body []byte
+	Size int
+	// Packed is the message as it was received, a snappy block. A batch of
+	// which nothing was dropped or changed may leave as these bytes.
+	Packed []byte
+	// Symbols are the strings of a remote write 2.0 request, in order.
+	Symbols []Span
+	// Groups are the series of the request, in its order.
+	Groups []Group
+	// Families are the MetricMetadata messages of a remote write 1.0 request,
+	// without field headers. They cost nothing and are stored with the batch.
+	Families []Span
+	// Received is when the batch came in.
+	Received time.Time
+
+	// Whole says that every group was admitted unchanged, so that Packed (or
+	// Body) may be passed on as it is. Set by the ingester before a sink sees
+	// the batch.
+	Whole bool
+}
+
+// Group is one time series in one write. It is allowed or dropped as a whole.
+type Group struct {
+	// Field is the whole field in the request: tag, length and message.
+	Field Span
+	// Message is where the message starts; it ends at Field.End.
+	Message uint32
+	// Key is the series' label set in Body as remote write 1.0 encodes it:
+	// repeated `0a len (0a len name 12 len value)`, as the sender sent it.
+	Key Span
+	// Floats, Histograms and Exemplars count what the series holds.
+	Floats, Histograms, Exemplars uint32
+	// HasMetadata says that a 2.0 series carries its metadata.
+	HasMetadata bool
+
+	// Route is what the rules make of the label set.
+	Route Route
+	// Verdict is what became of the group.
+	Verdict Verdict
+	// Rejected counts the items that the sink found invalid although the
+	// group was admitted (a sample out of order, say). See Batch.Reject.
+	Rejected uint32
+}
+
+// Items is what the group costs: a token for each sample and each native
+// histogram.
+func (g *Group) Items() int64 { return int64(g.Floats) + int64(g.Histograms) }
+
+// Admitted says that the group goes to the sink.
+func (g *Group) Admitted() bool { return g.Verdict <= Exempt }
+
+// Verdict is the one outcome of a group before the sink.
+type Verdict uint8
+
+const (
+	// Admitted by its class's bucket.
+	Admitted Verdict = iota
+	// Exempt telemetry is never limited.
+	Exempt
+	// DroppedRelabel was dropped by a relabel rule.
+	DroppedRelabel
+	// DroppedRatelimit did not fit into its class's bucket.
+	DroppedRatelimit
+	// Invalid cannot be stored: its labels break the rules of the protocol.
+	Invalid
+)
+
+// Bytes returns the part of the body that s names.
+func (b *Batch) Bytes(s Span) []byte { return b.Body[s.Start:s.End] }
+
+// Message returns the group's TimeSeries message without its field header.
+func (b *Batch) Message(g *Group) []byte { return b.Body[g.Message:g.Field.End] }
+
+// Labels returns the group's label set after relabelling, encoded as
+// remote write 1.0 does (see Group.Key).
+func (b *Batch) Labels(g *Group) []byte {
+	if g.Route.Changed() {
+		return g.Route.Labels()
+	}
+	return b.Bytes(g.Key)
+}
+
+// Reject records that the sink refuses n items of an admitted group for good,
+// for one of the reasons in outcome.go.
+func (b *Batch) Reject(g *Group, n uint32, reason string) {
+	g.Rejected += n
+}
