@@ -70,13 +70,16 @@ type Batch struct {
 	// Families are the MetricMetadata messages of a remote write 1.0 request,
 	// without field headers. They cost nothing and are stored with the batch.
 	Families []Span
-	// Received is when the batch came in.
+	// Received is the one clock reading that the batch uses. It has to come
+	// from time.Now, since the buckets go by its monotonic part.
 	Received time.Time
 
 	// Whole says that every group was admitted unchanged, so that Packed (or
 	// Body) may be passed on as it is. Set by the ingester before a sink sees
 	// the batch.
 	Whole bool
+
+	rejected map[string]int64 // items by reason
 }
 
 // Group is one time series in one write. It is allowed or dropped as a whole.
@@ -100,7 +103,15 @@ type Group struct {
 	// Rejected counts the items that the sink found invalid although the
 	// group was admitted (a sample out of order, say). See Batch.Reject.
 	Rejected uint32
+
+	reason Reason // why the verdict is Invalid
+	class  int32  // id of the class that pays; see streamRules
 }
+
+// Invalidate gives the group the verdict Invalid before it is routed.
+func (g *Group) Invalidate(why Reason) { g.Verdict, g.reason = Invalid, why }
+
+func (g *Group) bytes() int64 { return int64(g.Field.End - g.Field.Start) }
 
 // Items is what the group costs: a token for each sample and each native
 // histogram.
@@ -141,7 +152,17 @@ func (b *Batch) Labels(g *Group) []byte {
 }
 
 // Reject records that the sink refuses n items of an admitted group for good,
-// for one of the reasons in outcome.go.
+// for a reason in one word, such as out_of_order.
 func (b *Batch) Reject(g *Group, n uint32, reason string) {
 	g.Rejected += n
+	if b.rejected == nil {
+		b.rejected = make(map[string]int64)
+	}
+	b.rejected[reason] += int64(n)
+}
+
+// Reset empties the batch for the next request and keeps its memory.
+func (b *Batch) Reset() {
+	clear(b.Groups)
+	*b = Batch{Body: b.Body[:0], Symbols: b.Symbols[:0], Groups: b.Groups[:0], Families: b.Families[:0]}
 }

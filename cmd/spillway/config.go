@@ -1,0 +1,276 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/spillway-telemetry/spillway/ingester/sink/remotewrite"
+	"github.com/spillway-telemetry/spillway/ingester/sink/tsdb"
+)
+
+// Config is the whole configuration file. A field's comment is its entry in
+// CONFIG.md, which a test makes; its default is what defaultConfig sets.
+type Config struct {
+	// Where requests come in, and how large they may be. Needs a restart.
+	Server   ServerConfig   `yaml:"server"`
+	Ingester IngesterConfig `yaml:"ingester"`
+	// The policy. Empty: nothing is limited. A relative path starts at the
+	// configuration file's folder.
+	PolicyFile string `yaml:"policy_file"`
+	// The API keys that may send. Empty: everybody may.
+	APIKeysFile string `yaml:"api_keys_file"`
+	// Telemetry that is never limited.
+	Exempt ExemptConfig `yaml:"exempt"`
+	// Spillway's own metrics, written through its own pipeline.
+	Telemetry TelemetryConfig `yaml:"telemetry"`
+	Governor  GovernorConfig  `yaml:"governor"`
+	// Destinations by name. Without any, metrics go to an embedded TSDB in
+	// ./data/metrics. Needs a restart.
+	Sinks map[string]SinkConfig `yaml:"sinks"`
+	// What each of metrics, logs, traces, events and rum does.
+	Streams map[string]StreamConfig `yaml:"streams"`
+	Log     LogConfig               `yaml:"log"`
+}
+
+// ServerConfig says where requests come in.
+type ServerConfig struct {
+	// Address of the one port that serves everything.
+	HTTPListenAddress string `yaml:"http_listen_address"`
+	// Address for OTLP over gRPC. This version has no OTLP receiver and listens
+	// nowhere for it.
+	OTLPGRPCListenAddress string `yaml:"otlp_grpc_listen_address"`
+	// Address for OTLP over HTTP. This version has no OTLP receiver and listens
+	// nowhere for it.
+	OTLPHTTPListenAddress string `yaml:"otlp_http_listen_address"`
+	// Largest request body as it is sent. Larger ones are answered 413.
+	MaxBodyBytes ByteSize `yaml:"max_body_bytes"`
+	// Largest request body when decompressed. Larger ones are answered 413.
+	MaxDecodedBytes ByteSize `yaml:"max_decoded_bytes"`
+	// Bytes of requests that may be in memory at once, compressed and
+	// decompressed. What does not fit is refused and sent again.
+	MaxRequestBytes ByteSize `yaml:"max_request_bytes"`
+	// Series in one request. More are answered 413.
+	MaxSeriesPerRequest int `yaml:"max_series_per_request"`
+	// How long a sender may take to send a request.
+	ReadTimeout time.Duration `yaml:"read_timeout"`
+	// How long a connection may stay open without a request.
+	IdleTimeout time.Duration `yaml:"idle_timeout"`
+	// How long requests in flight may take to finish when the program stops.
+	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
+	// TLS on the HTTP port; off while cert_file is empty.
+	TLS TLSConfig `yaml:"tls"`
+}
+
+// TLSConfig is the server's certificate.
+type TLSConfig struct {
+	// Certificate chain, PEM.
+	CertFile string `yaml:"cert_file"`
+	// Private key, PEM.
+	KeyFile string `yaml:"key_file"`
+	// Authorities that client certificates must come from, PEM. Empty: no client
+	// certificate is asked for.
+	ClientCAFile string `yaml:"client_ca_file"`
+}
+
+// IngesterConfig is the ingester's own part.
+type IngesterConfig struct {
+	// N, the number of ingesters that every policy is divided by. Read at start.
+	ReplicaCount int `yaml:"replica_count"`
+	// Memory for remembered routes, for each stream that receives anything.
+	// About 350 bytes a series.
+	RouteCacheBytes ByteSize `yaml:"route_cache_bytes"`
+	// Bounds of one series. A series beyond one is invalid; its neighbours are
+	// stored.
+	Limits LimitsConfig `yaml:"limits"`
+}
+
+// LimitsConfig bounds label sets.
+type LimitsConfig struct {
+	// Labels of one series.
+	LabelNames int `yaml:"label_names"`
+	// Bytes of a label name.
+	LabelNameBytes ByteSize `yaml:"label_name_bytes"`
+	// Bytes of a label value.
+	LabelValueBytes ByteSize `yaml:"label_value_bytes"`
+	// Bytes of all labels of a series, encoded.
+	LabelSetBytes ByteSize `yaml:"label_set_bytes"`
+}
+
+// ExemptConfig says what is never limited.
+type ExemptConfig struct {
+	// Name of the label that marks exempt telemetry.
+	Label string `yaml:"label"`
+	// Its value.
+	Value string `yaml:"value"`
+	// Let every sender use the label. Otherwise, once API keys are configured,
+	// only keys with exempt: true may; on other data it means nothing.
+	AnySender bool `yaml:"any_sender"`
+}
+
+// TelemetryConfig is about Spillway's own metrics.
+type TelemetryConfig struct {
+	// How often they are written. 0 switches it off.
+	Interval time.Duration `yaml:"interval"`
+	// Labels to put on them, beside the exempt one, job=spillway and instance.
+	Labels map[string]string `yaml:"labels"`
+}
+
+// GovernorConfig is what the answers need of the governor.
+type GovernorConfig struct {
+	// What remote write is answered for want of capacity: 503, or 429 for
+	// senders that retry on it.
+	ShedStatus int `yaml:"shed_status"`
+}
+
+// LogConfig is about the program's own log on standard error.
+type LogConfig struct {
+	// debug, info, warn or error.
+	Level string `yaml:"level"`
+	// logfmt or json.
+	Format string `yaml:"format"`
+}
+
+// SinkConfig is one destination; exactly one of the fields is set.
+type SinkConfig struct {
+	TSDB        *tsdb.Options        `yaml:"tsdb"`
+	RemoteWrite *remotewrite.Options `yaml:"remote_write"`
+	Discard     *struct{}            `yaml:"discard"`
+}
+
+// StreamConfig is what one stream does.
+type StreamConfig struct {
+	// Name of the sink.
+	Sink string `yaml:"sink"`
+	// Prometheus relabel rules, applied before anything else.
+	RelabelConfigs yaml.Node `yaml:"relabel_configs"`
+	// silent: remote write 2.0 is answered as if nothing had been dropped.
+	// Otherwise it hears 400 with exact counts.
+	RateLimitResponse string `yaml:"rate_limit_response"`
+}
+
+func defaultConfig() Config {
+	return Config{
+		Server: ServerConfig{
+			HTTPListenAddress:   "127.0.0.1:9900",
+			MaxBodyBytes:        16 << 20,
+			MaxDecodedBytes:     64 << 20,
+			MaxRequestBytes:     256 << 20,
+			MaxSeriesPerRequest: 500_000,
+			ReadTimeout:         30 * time.Second,
+			IdleTimeout:         5 * time.Minute,
+			ShutdownTimeout:     30 * time.Second,
+		},
+		Ingester: IngesterConfig{
+			ReplicaCount:    1,
+			RouteCacheBytes: 256 << 20,
+			Limits:          LimitsConfig{LabelNames: 128, LabelNameBytes: 1 << 10, LabelValueBytes: 16 << 10, LabelSetBytes: 32 << 10},
+		},
+		Exempt:    ExemptConfig{Label: "kfuse", Value: "true"},
+		Telemetry: TelemetryConfig{Interval: 15 * time.Second},
+		Governor:  GovernorConfig{ShedStatus: 503},
+		Log:       LogConfig{Level: "info", Format: "logfmt"},
+	}
+}
+
+// defaultSink is the embedded sink of metrics where none is configured.
+const defaultSink = "embedded"
+
+// ByteSize is a number of bytes, written as 1048576, 1MiB or 1MB.
+type ByteSize int64
+
+// UnmarshalYAML reads a size with or without a unit.
+func (b *ByteSize) UnmarshalYAML(node *yaml.Node) error {
+	text := strings.TrimSpace(node.Value)
+	units := []struct {
+		suffix string
+		factor int64
+	}{
+		{"KiB", 1 << 10}, {"MiB", 1 << 20}, {"GiB", 1 << 30}, {"TiB", 1 << 40},
+		{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"TB", 1e12}, {"B", 1}, {"", 1},
+	}
+	for _, u := range units {
+		digits, ok := strings.CutSuffix(text, u.suffix)
+		if !ok {
+			continue
+		}
+		n, err := strconv.ParseInt(strings.TrimSpace(digits), 10, 64)
+		if err != nil || n < 0 || n > 1<<50/u.factor {
+			break
+		}
+		*b = ByteSize(n * u.factor)
+		return nil
+	}
+	return fmt.Errorf("line %d: %q is not a size: write a whole number of bytes, or one with KiB, MiB or GiB", node.Line, node.Value)
+}
+
+// MarshalYAML writes the size with the largest unit that leaves it whole.
+func (b ByteSize) MarshalYAML() (any, error) { return b.String(), nil }
+
+func (b ByteSize) String() string {
+	for _, u := range []struct {
+		suffix string
+		factor ByteSize
+	}{{"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10}} {
+		if b >= u.factor && b%u.factor == 0 {
+			return fmt.Sprintf("%d%s", b/u.factor, u.suffix)
+		}
+	}
+	return strconv.FormatInt(int64(b), 10)
+}
+
+// UnmarshalYAML reads a sink's options on top of their defaults. It has the form
+// of yaml.v2, since with that of v3 unknown options would not be refused.
+func (s *SinkConfig) UnmarshalYAML(unmarshal func(any) error) error {
+	var set map[string]yaml.Node
+	if err := unmarshal(&set); err != nil {
+		return err
+	}
+	type plain SinkConfig
+	db, rw := tsdb.DefaultOptions(""), remotewrite.DefaultOptions()
+	p := plain{TSDB: &db, RemoteWrite: &rw}
+	if err := unmarshal(&p); err != nil {
+		return err
+	}
+	if _, ok := set["tsdb"]; !ok {
+		p.TSDB = nil
+	}
+	if _, ok := set["remote_write"]; !ok {
+		p.RemoteWrite = nil
+	}
+	*s = SinkConfig(p)
+	return nil
+}
+
+// kinds lists the destinations that a sink's configuration sets.
+func (s SinkConfig) kinds() []string {
+	var kinds []string
+	if s.TSDB != nil {
+		kinds = append(kinds, "tsdb")
+	}
+	if s.RemoteWrite != nil {
+		kinds = append(kinds, "remote_write")
+	}
+	if s.Discard != nil {
+		kinds = append(kinds, "discard")
+	}
+	return kinds
+}
+
+func (s SinkConfig) validate() error {
+	switch {
+	case s.TSDB != nil:
+		return s.TSDB.Validate()
+	case s.RemoteWrite != nil:
+		return s.RemoteWrite.Validate()
+	}
+	return nil
+}
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps.Keys(m)) }

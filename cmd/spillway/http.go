@@ -1,0 +1,107 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/pprof"
+
+	"github.com/gorilla/mux"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// routes puts every address on the server's router.
+func (p *process) routes() {
+	r := p.server.HTTP
+	write := p.metricsOf("/api/v1/write", p.refuseWhenStopping(p.writeHandler()))
+	for _, path := range []string{"/api/v1/write", "/ingester/write", "/write"} {
+		r.Path(path).Handler(write)
+	}
+	r.Path("/metrics").Handler(promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: p.registry}))
+	r.Path("/-/healthy").HandlerFunc(text("Spillway is healthy.\n"))
+	r.Path("/-/ready").HandlerFunc(p.ready)
+	r.Path("/-/reload").HandlerFunc(p.reloader.serveHTTP)
+	r.Path("/api/v1/ratecontrol").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, p.ingester.RateControl())
+	})
+	r.Path("/api/v1/explain").Methods(http.MethodGet).HandlerFunc(p.explain)
+	r.Path("/debug/pprof/profile").HandlerFunc(pprof.Profile)
+	r.Path("/debug/pprof/trace").HandlerFunc(pprof.Trace)
+	r.PathPrefix("/debug/pprof/").HandlerFunc(pprof.Index)
+	if p.sinks.tsdb != nil {
+		mountQueries(r, p.sinks.tsdb.API())
+	}
+	r.Path("/").Methods(http.MethodGet).HandlerFunc(index)
+}
+
+// mountQueries serves the Prometheus query API of the embedded TSDB on every
+// address below /api/v1 that is not taken.
+func mountQueries(r *mux.Router, queries http.Handler) {
+	r.PathPrefix("/api/v1/").Handler(queries)
+	r.Path("/federate").Handler(queries)
+}
+
+// refuseWhenStopping answers new batches 503 once the program stops, so that
+// senders with open connections come back to another ingester.
+func (p *process) refuseWhenStopping(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		select {
+		case <-p.stopping:
+			w.Header().Set("Retry-After", "1")
+			w.Header().Set("Connection", "close")
+			http.Error(w, "this ingester is stopping; please send the batch again", http.StatusServiceUnavailable)
+		default:
+			next.ServeHTTP(w, r)
+		}
+	})
+}
+
+func (p *process) ready(w http.ResponseWriter, _ *http.Request) {
+	select {
+	case <-p.stopping:
+		http.Error(w, "Spillway is stopping.", http.StatusServiceUnavailable)
+	default:
+		text("Spillway is ready.\n")(w, nil)
+	}
+}
+
+func (p *process) explain(w http.ResponseWriter, r *http.Request) {
+	e, err := p.ingester.Explain(r.URL.Query().Get("stream"), r.URL.Query().Get("labels"), r.URL.Query().Get("api_key"))
+	if err != nil {
+		writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
+		return
+	}
+	writeJSON(w, http.StatusOK, e)
+}
+
+func text(s string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte(s))
+	}
+}
+
+func writeJSON(w http.ResponseWriter, status int, v any) {
+	body, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(status)
+	_, _ = w.Write(append(body, '\n'))
+}
+
+// index lists what is served.
+func index(w http.ResponseWriter, _ *http.Request) {
+	text(fmt.Sprintf(`Spillway %s
+
+/api/v1/write         remote write 1.0 and 2.0 (POST)
+/api/v1/ratecontrol   every class: rate, burst, tokens, share, counts
+/api/v1/explain       ?stream=metrics&labels={...}: what happens to a series, and why
+/api/v1/query         PromQL, with the rest of the Prometheus query API
+/metrics              Spillway's own metrics
+/-/reload             read the configuration again (POST)
+/-/ready  /-/healthy  probes
+`, version))(w, nil)
+}

@@ -1,0 +1,128 @@
+package remotewrite
+
+import (
+	"errors"
+	"fmt"
+	"unsafe"
+
+	"github.com/spillway-telemetry/spillway/ingester"
+)
+
+// Tags of the messages that are walked; see prompb/types.proto, remote.proto
+// and io/prometheus/write/v2/types.proto of Prometheus.
+const (
+	v1SeriesTag     = 1<<3 | bytesType // WriteRequest.timeseries
+	v1FamilyTag     = 3<<3 | bytesType // WriteRequest.metadata
+	v1LabelTag      = 1<<3 | bytesType // TimeSeries.labels, and Label.name
+	v1LabelValueTag = 2<<3 | bytesType
+	v1ExemplarTag   = 3<<3 | bytesType
+	v1HistogramTag  = 4<<3 | bytesType
+
+	v2SymbolTag    = 4<<3 | bytesType  // Request.symbols
+	v2SeriesTag    = 5<<3 | bytesType  // Request.timeseries
+	v2PackedTag    = 1<<3 | bytesType  // TimeSeries.labels_refs, packed
+	v2RefTag       = 1<<3 | varintType // TimeSeries.labels_refs, one by one
+	v2HistogramTag = 3<<3 | bytesType
+	v2ExemplarTag  = 4<<3 | bytesType
+	v2MetadataTag  = 5<<3 | bytesType
+
+	sampleTag = 2<<3 | bytesType // TimeSeries.samples in both
+
+	sampleValueTag = 1<<3 | fixed64Type
+	sampleTimeTag  = 2<<3 | varintType
+	sampleStartTag = 3<<3 | varintType // 2.0 only
+)
+
+// walkSample passes over a sample message, whose length stands at msg[i], and
+// checks that it is well-formed. It returns the position behind it, or -1.
+func walkSample(msg []byte, i int) (next int) {
+	i, end := span(msg, i)
+	for i >= 0 && i < end {
+		switch tag := msg[i]; tag {
+		case sampleValueTag:
+			i += 9
+		case sampleTimeTag, sampleStartTag:
+			_, i = uvarint(msg[:end], i+1)
+		default:
+			i = skipUnknown(msg[:end], i, 3)
+		}
+	}
+	if i != end {
+		return -1
+	}
+	return end
+}
+
+// walkMessage passes over a message, whose length stands at msg[i], and checks
+// its fields. It returns the position behind it, or -1.
+func walkMessage(msg []byte, i int, shapes []shape) (next int) {
+	start, end := span(msg, i)
+	if start < 0 || !wellFormed(msg[start:end], shapes) {
+		return -1
+	}
+	return end
+}
+
+// skipUnknown passes over a field whose number is above known. A known field
+// that comes here has the wrong type, which is malformed: -1.
+func skipUnknown(msg []byte, i int, known uint64) (next int) {
+	tag, at := uvarint(msg, i)
+	if at < 0 || tag>>3 <= known {
+		return -1
+	}
+	return skip(msg, at, tag)
+}
+
+// walker walks one request. What it needs beside the message itself, for the
+// groups, the symbols and the label sets put together, is bounded too, since a
+// few bytes can ask for many.
+type walker struct {
+	b         *ingester.Batch
+	memory    *ingester.Memory
+	limits    Limits
+	used, had int // bytes beside the message: needed, and taken from the budget
+}
+
+// Errors of the walk that do not lie in the bytes.
+var (
+	errTooManySeries = errors.New("too many series in one request")
+	errNoMemory      = errors.New("the budget of bytes in memory is used up")
+)
+
+// chunk is how much the walker takes from the budget at a time.
+const chunk = 1 << 20
+
+// need accounts for n more bytes beside the message.
+func (w *walker) need(n int) error {
+	w.used += n
+	if w.used <= w.had {
+		return nil
+	}
+	grow := max(chunk, w.used-w.had)
+	if !w.memory.Grow(int64(grow)) {
+		return errNoMemory
+	}
+	w.had += grow
+	return nil
+}
+
+// addGroup starts the group of a series whose field starts at field and whose
+// message lies between start and end.
+func (w *walker) addGroup(field, start, end int) (*ingester.Group, error) {
+	if len(w.b.Groups) == w.limits.Series {
+		return nil, fmt.Errorf("%w: the limit is %d", errTooManySeries, w.limits.Series)
+	}
+	if err := w.need(groupBytes); err != nil {
+		return nil, err
+	}
+	w.b.Groups = append(w.b.Groups, ingester.Group{
+		Field:   ingester.Span{Start: uint32(field), End: uint32(end)},
+		Message: uint32(start),
+	})
+	return &w.b.Groups[len(w.b.Groups)-1], nil
+}
+
+const (
+	groupBytes = int(unsafe.Sizeof(ingester.Group{}))
+	spanBytes  = int(unsafe.Sizeof(ingester.Span{}))
+)

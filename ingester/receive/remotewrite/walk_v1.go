@@ -1,0 +1,131 @@
+package remotewrite
+
+import (
+	"fmt"
+
+	"github.com/spillway-telemetry/spillway/ingester"
+)
+
+// walkV1 finds the series and metric families of a WriteRequest in b.Body and
+// leaves them in b.Groups and b.Families. Nothing is copied but the label sets
+// that do not lie in one piece; everything that a sink will read is checked to
+// be well-formed, the content of labels apart, which is checked when the label
+// set is first seen.
+func (w *walker) walkV1() error {
+	b := w.b
+	b.Format = ingester.RemoteWrite1
+	body := b.Body[:b.Size]
+	for i := 0; i < len(body); {
+		field := i
+		tag, at := uvarint(body, i)
+		if at < 0 {
+			return fmt.Errorf("%w: WriteRequest ends within a tag at byte %d", errMalformed, field)
+		}
+		switch tag {
+		case v1SeriesTag, v1FamilyTag:
+			start, end := span(body, at)
+			if start < 0 {
+				return fmt.Errorf("%w: field %d of WriteRequest at byte %d is cut off", errMalformed, tag>>3, field)
+			}
+			i = end
+			if tag == v1FamilyTag {
+				if !wellFormed(body[start:end], familyShapes) {
+					return fmt.Errorf("%w: metric metadata at byte %d", errMalformed, field)
+				}
+				if err := w.need(spanBytes); err != nil {
+					return err
+				}
+				b.Families = append(b.Families, ingester.Span{Start: uint32(start), End: uint32(end)})
+				continue
+			}
+			g, err := w.addGroup(field, start, end)
+			if err != nil {
+				return err
+			}
+			if !walkSeriesV1(b, g) {
+				return fmt.Errorf("%w: time series %d at byte %d", errMalformed, len(b.Groups)-1, field)
+			}
+		default:
+			// Mimir and Cortex use field 2 for themselves.
+			if i = skip(body, at, tag); i < 0 || tag>>3 == 1 || tag>>3 == 3 {
+				return fmt.Errorf("%w: WriteRequest at byte %d", errMalformed, field)
+			}
+		}
+	}
+	return nil
+}
+
+// walkSeriesV1 walks one TimeSeries. Its labels come first and in one piece from
+// every known sender; those of others are put together behind the message.
+func walkSeriesV1(b *ingester.Batch, g *ingester.Group) bool {
+	msg := b.Body[:g.Field.End]
+	i := labelRun(msg, int(g.Message))
+	if i < 0 {
+		return false
+	}
+	g.Key = ingester.Span{Start: g.Message, End: uint32(i)}
+	scattered := false
+	for i < len(msg) {
+		switch msg[i] {
+		case sampleTag:
+			i = walkSample(msg, i+1)
+			g.Floats++
+		case v1HistogramTag:
+			i = walkMessage(msg, i+1, histogramShapes)
+			g.Histograms++
+		case v1ExemplarTag:
+			i = walkMessage(msg, i+1, exemplarShapes[1])
+			g.Exemplars++
+		case v1LabelTag:
+			_, i = span(msg, i+1)
+			scattered = true
+		default:
+			i = skipUnknown(msg, i, 4)
+		}
+		if i < 0 {
+			return false
+		}
+	}
+	if scattered {
+		gatherLabels(b, g)
+	}
+	if g.Floats == 0 && g.Histograms == 0 && g.Exemplars == 0 {
+		g.Invalidate(ingester.ReasonEmptySeries)
+	}
+	return true
+}
+
+// labelRun returns the position behind the label fields that start at msg[i],
+// or -1 if one of them is cut off. What a label holds is not looked at.
+func labelRun(msg []byte, i int) int {
+	for i+1 < len(msg) && msg[i] == v1LabelTag {
+		n := int(msg[i+1])
+		if n >= 0x80 {
+			_, i = span(msg, i+1)
+			if i < 0 {
+				return -1
+			}
+			continue
+		}
+		i += 2 + n
+	}
+	if i > len(msg) {
+		return -1
+	}
+	return i
+}
+
+// gatherLabels copies the label fields of a walked series, which do not lie in
+// one piece, to the end of the body.
+func gatherLabels(b *ingester.Batch, g *ingester.Group) {
+	start := len(b.Body)
+	for i := int(g.Message); i < int(g.Field.End); {
+		tag, at := uvarint(b.Body, i)
+		next := skip(b.Body[:g.Field.End], at, tag)
+		if tag == v1LabelTag {
+			b.Body = append(b.Body, b.Body[i:next]...)
+		}
+		i = next
+	}
+	g.Key = ingester.Span{Start: uint32(start), End: uint32(len(b.Body))}
+}

@@ -1,0 +1,216 @@
+package remotewrite
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/spillway-telemetry/spillway/ingester"
+)
+
+// walkV2 finds the symbols and series of a 2.0 Request in b.Body and leaves them
+// in b.Symbols and b.Groups. The label set of each series is then spelt out
+// behind the message, in the encoding of remote write 1.0: a series has one
+// route, whichever protocol brings it.
+func (w *walker) walkV2() error {
+	b := w.b
+	b.Format = ingester.RemoteWrite2
+	body := b.Body[:b.Size]
+	for i := 0; i < len(body); {
+		field := i
+		tag, at := uvarint(body, i)
+		if at < 0 {
+			return fmt.Errorf("%w: Request ends within a tag at byte %d", errMalformed, field)
+		}
+		switch tag {
+		case v2SymbolTag, v2SeriesTag:
+			start, end := span(body, at)
+			if start < 0 {
+				return fmt.Errorf("%w: field %d of Request at byte %d is cut off", errMalformed, tag>>3, field)
+			}
+			i = end
+			if tag == v2SymbolTag {
+				if err := w.need(spanBytes); err != nil {
+					return err
+				}
+				b.Symbols = append(b.Symbols, ingester.Span{Start: uint32(start), End: uint32(end)})
+				continue
+			}
+			g, err := w.addGroup(field, start, end)
+			if err != nil {
+				return err
+			}
+			if !walkSeriesV2(b, g) {
+				return fmt.Errorf("%w: time series %d at byte %d", errMalformed, len(b.Groups)-1, field)
+			}
+		default:
+			if i = skipUnknown(body, field, 5); i < 0 {
+				return fmt.Errorf("%w: Request at byte %d has field %d, which a 2.0 request cannot have; is it a 1.0 message?", errMalformed, field, tag>>3)
+			}
+		}
+	}
+	for i := range b.Groups {
+		before := len(b.Body)
+		w.spellOut(&b.Groups[i])
+		if err := w.need(len(b.Body) - before); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// walkSeriesV2 walks one TimeSeries and leaves its packed label references in
+// g.Key.
+func walkSeriesV2(b *ingester.Batch, g *ingester.Group) bool {
+	msg := b.Body[:g.Field.End]
+	runs := 0
+	for i := int(g.Message); i < len(msg); {
+		switch msg[i] {
+		case v2PackedTag:
+			start, end := span(msg, i+1)
+			if start < 0 || !onlyVarints(msg[start:end]) {
+				return false
+			}
+			g.Key = ingester.Span{Start: uint32(start), End: uint32(end)}
+			runs++
+			i = end
+		case v2RefTag:
+			_, i = uvarint(msg, i+1)
+			runs = 2
+		case sampleTag:
+			i = walkSample(msg, i+1)
+			g.Floats++
+		case v2HistogramTag:
+			i = walkMessage(msg, i+1, histogramShapes)
+			g.Histograms++
+		case v2ExemplarTag:
+			i = walkMessage(msg, i+1, exemplarShapes[2])
+			g.Exemplars++
+		case v2MetadataTag:
+			i = walkMessage(msg, i+1, metadataShapes)
+			g.HasMetadata = true
+		default:
+			i = skipUnknown(msg, i, 5)
+		}
+		if i < 0 {
+			return false
+		}
+	}
+	if runs > 1 {
+		gatherRefs(b, g)
+	}
+	if g.Floats == 0 && g.Histograms == 0 && g.Exemplars == 0 {
+		g.Invalidate(ingester.ReasonEmptySeries)
+	}
+	return true
+}
+
+// gatherRefs copies the label references of a walked series, which do not lie in
+// one piece, to the end of the body.
+func gatherRefs(b *ingester.Batch, g *ingester.Group) {
+	at := len(b.Body)
+	for i := int(g.Message); i < int(g.Field.End); {
+		tag, value := uvarint(b.Body, i)
+		next := skip(b.Body[:g.Field.End], value, tag)
+		switch tag {
+		case v2RefTag:
+			b.Body = append(b.Body, b.Body[value:next]...)
+		case v2PackedTag:
+			start, end := span(b.Body, value)
+			b.Body = append(b.Body, b.Body[start:end]...)
+		}
+		i = next
+	}
+	g.Key = ingester.Span{Start: uint32(at), End: uint32(len(b.Body))}
+}
+
+// spellOut replaces the references in g.Key by the labels that they stand for. A
+// series with a reference that leads nowhere is invalid.
+func (w *walker) spellOut(g *ingester.Group) {
+	b := w.b
+	at := len(b.Body)
+	for i, end := int(g.Key.Start), int(g.Key.End); i < end; {
+		name, next := uvarint(b.Body, i)
+		if next >= end {
+			g.Invalidate(ingester.ReasonBadSymbol)
+			break
+		}
+		value, after := uvarint(b.Body, next)
+		if n := uint64(len(b.Symbols)); name >= n || value >= n {
+			g.Invalidate(ingester.ReasonBadSymbol)
+			break
+		}
+		if b.Body = appendLabel(b.Body, b.Symbols[name], b.Symbols[value]); len(b.Body)-at > w.limits.LabelSetBytes {
+			g.Invalidate(ingester.ReasonLabelsTooLarge)
+			break
+		}
+		i = after
+	}
+	g.Key = ingester.Span{Start: uint32(at), End: uint32(len(b.Body))}
+	if g.HasMetadata || g.Exemplars > 0 {
+		checkReferences(b, g)
+	}
+}
+
+// appendLabel appends the label of two symbols as remote write 1.0 writes it.
+func appendLabel(body []byte, name, value ingester.Span) []byte {
+	n, v := uint64(name.End-name.Start), uint64(value.End-value.Start)
+	body = append(body, v1LabelTag)
+	body = binary.AppendUvarint(body, 2+uvarintSize(n)+n+uvarintSize(v)+v)
+	body = append(body, v1LabelTag)
+	body = binary.AppendUvarint(body, n)
+	body = append(body, body[name.Start:name.End]...)
+	body = append(body, v1LabelValueTag)
+	body = binary.AppendUvarint(body, v)
+	return append(body, body[value.Start:value.End]...)
+}
+
+func uvarintSize(n uint64) uint64 {
+	size := uint64(1)
+	for ; n >= 0x80; n >>= 7 {
+		size++
+	}
+	return size
+}
+
+// checkReferences makes a series invalid if its exemplars or its metadata refer
+// to symbols that are not there.
+func checkReferences(b *ingester.Batch, g *ingester.Group) {
+	msg := b.Message(g)
+	for i := 0; i < len(msg); {
+		tag, at := uvarint(msg, i)
+		i = skip(msg, at, tag)
+		if tag != v2ExemplarTag && tag != v2MetadataTag {
+			continue
+		}
+		start, end := span(msg, at)
+		if !referencesHold(msg[start:end], tag, uint64(len(b.Symbols))) {
+			g.Invalidate(ingester.ReasonBadSymbol)
+			return
+		}
+	}
+}
+
+func referencesHold(msg []byte, outer, symbols uint64) bool {
+	refs := 0
+	for i := 0; i < len(msg); {
+		tag, at := uvarint(msg, i)
+		next := skip(msg, at, tag)
+		switch {
+		case outer == v2ExemplarTag && tag == v2PackedTag:
+			for j, end := span(msg, at); j < end; refs++ {
+				var ref uint64
+				if ref, j = uvarint(msg, j); ref >= symbols {
+					return false
+				}
+			}
+		case outer == v2ExemplarTag && tag == v2RefTag, outer == v2MetadataTag && tag>>3 > 1 && tag&7 == varintType:
+			ref, _ := uvarint(msg, at)
+			if tag>>3 <= 4 && ref >= symbols {
+				return false
+			}
+			refs++
+		}
+		i = next
+	}
+	return outer == v2MetadataTag || refs%2 == 0
+}
