@@ -68,7 +68,8 @@ type segment struct {
 	seq     uint32
 	entries []entry
 	data    []byte
-	used    int // entries; only the writer looks
+	// How many entries and bytes are in use; only the writer looks.
+	used, filled int
 }
 
 func (s *segment) bytes(r Span) []byte { return s.data[r.Start:r.End] }
@@ -104,7 +105,7 @@ type routes struct {
 	ring   []atomic.Pointer[segment] // by seq; nil or another seq: gone
 	shards [indexShards]atomic.Pointer[slots]
 	// promoteBelow is the seq below which a hit is copied forward; 0 while
-	// nothing has been evicted.
+	// there is room.
 	promoteBelow atomic.Uint32
 
 	bytes, count atomic.Int64
@@ -237,7 +238,7 @@ func (c *routes) promote(r Route) Route {
 func (c *routes) insert(hash uint64, scope uint32, key []byte, v verdict, changed bool, labels []byte) Route {
 	size := len(key) + len(labels)
 	if size > segmentData/largestShare {
-		lone := &segment{entries: make([]entry, 1), data: make([]byte, 0, size)}
+		lone := &segment{entries: make([]entry, 1), data: make([]byte, size)}
 		lone.add(hash, scope, key, v, changed, labels)
 		return Route{seg: lone}
 	}
@@ -254,7 +255,7 @@ func (c *routes) insert(hash uint64, scope uint32, key []byte, v verdict, change
 // append adds an entry to the newest segment. It runs with c.mu held.
 func (c *routes) append(hash uint64, scope uint32, key []byte, v verdict, changed bool, labels []byte) Route {
 	size := len(key) + len(labels)
-	if c.current == nil || c.current.used == len(c.current.entries) || cap(c.current.data)-len(c.current.data) < size {
+	if c.current == nil || c.current.used == len(c.current.entries) || len(c.current.data)-c.current.filled < size {
 		c.openSegment(size)
 	}
 	c.count.Add(1)
@@ -272,10 +273,9 @@ func (s *segment) add(hash uint64, scope uint32, key []byte, v verdict, changed 
 }
 
 func (s *segment) keep(b []byte) Span {
-	start := len(s.data)
-	s.data = s.data[:start+len(b)]
-	copy(s.data[start:], b)
-	return Span{uint32(start), uint32(start + len(b))}
+	start := s.filled
+	s.filled += copy(s.data[start:], b)
+	return Span{uint32(start), uint32(s.filled)}
 }
 
 // openSegment starts a new segment and evicts the oldest ones until the bound
@@ -286,19 +286,21 @@ func (c *routes) openSegment(size int) {
 		seq = last.seq + 1
 		// An eighth more than the last one needed, so that entries and
 		// bytes run out at about the same time.
-		data = max(minimumData, len(last.data)*segmentEntries/max(1, last.used)*9/8)
+		data = max(minimumData, last.filled*segmentEntries/max(1, last.used)*9/8)
 	}
-	seg := &segment{seq: seq, entries: make([]entry, segmentEntries), data: make([]byte, 0, max(data, size))}
+	seg := &segment{seq: seq, entries: make([]entry, segmentEntries), data: make([]byte, max(data, size))}
 	c.bytes.Add(seg.size())
 	for c.oldest < seq && (c.bytes.Load() > c.limit || seq-c.oldest >= uint32(len(c.ring))) {
 		c.evictOldest()
+	}
+	if c.bytes.Load() > c.limit-c.limit/4 {
 		c.promoteBelow.Store(c.oldest + (seq-c.oldest)/4)
 	}
 	c.ring[seq&uint32(len(c.ring)-1)].Store(seg)
 	c.current = seg
 }
 
-func (s *segment) size() int64 { return int64(len(s.entries)*entryBytes + cap(s.data)) }
+func (s *segment) size() int64 { return int64(len(s.entries)*entryBytes + len(s.data)) }
 
 func (c *routes) evictOldest() {
 	slot := &c.ring[c.oldest&uint32(len(c.ring)-1)]
