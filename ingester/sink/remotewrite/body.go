@@ -1,0 +1,53 @@
+package remotewrite
+
+import (
+	"errors"
+	"io"
+	"sync"
+)
+
+// payload lends bytes to the bodies of requests and can take them back.
+//
+// An http.Transport may go on reading the body of a request after it returned
+// the response or an error, and the bytes belong to someone else as soon as Write
+// returns. After takeBack no body reads them any more.
+type payload struct {
+	mu   sync.Mutex
+	data []byte // nil when taken back
+}
+
+// errTakenBack ends the reading of a body whose bytes were taken back. Nobody
+// waits for that body any more.
+var errTakenBack = errors.New("the write ended before its request was sent")
+
+func (p *payload) takeBack() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.data = nil
+}
+
+// body returns a reader of the bytes from their start.
+func (p *payload) body() (io.ReadCloser, error) { return &body{from: p}, nil }
+
+// body is one reading of a payload. It has no WriteTo on purpose: bytes are
+// copied under the lock, never lent to a connection.
+type body struct {
+	from *payload
+	at   int
+}
+
+func (b *body) Read(p []byte) (int, error) {
+	b.from.mu.Lock()
+	defer b.from.mu.Unlock()
+	if b.from.data == nil {
+		return 0, errTakenBack
+	}
+	if b.at == len(b.from.data) {
+		return 0, io.EOF
+	}
+	n := copy(p, b.from.data[b.at:])
+	b.at += n
+	return n, nil
+}
+
+func (b *body) Close() error { return nil }
