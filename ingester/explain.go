@@ -1,6 +1,7 @@
 package ingester
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -43,6 +44,9 @@ func (in *Ingester) Explain(stream, set, key string) (*Explanation, error) {
 		return nil, fmt.Errorf("stream %q is not one of metrics, logs, traces, events, rum", stream)
 	}
 	ls, err := parser.NewParser(parser.Options{}).ParseMetric(set)
+	if err == nil && ls.IsEmpty() {
+		err = errors.New("there is no label")
+	}
 	if err != nil {
 		return nil, fmt.Errorf(`labels %q cannot be read: %w; write them as {__name__="up", team="a"}`, set, err)
 	}

@@ -6,6 +6,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -58,7 +59,7 @@ func ParseKeys(data []byte, filename string) (*Keys, error) {
 	var file keyFile
 	dec := yaml.NewDecoder(strings.NewReader(string(data)))
 	dec.KnownFields(true)
-	if err := dec.Decode(&file); err != nil {
+	if err := dec.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %w", filename, err)
 	}
 	keys := &Keys{byDigest: make(map[[sha256.Size]byte]*Sender, len(file.Keys))}
