@@ -122,9 +122,13 @@ func (k *Keys) find(token string) *Sender {
 
 // Errors of Authenticate.
 var (
-	ErrNoKey        = errors.New("this ingester wants an API key: send it as 'Kf-Api-Key: KEY' or 'Authorization: Bearer KEY'")
-	ErrUnknownKey   = errors.New("this API key is not known here")
-	ErrWrongStream  = errors.New("this API key may not send to this stream")
+	ErrNoKey       = errors.New("this ingester wants an API key: send it as 'Kf-Api-Key: KEY' or 'Authorization: Bearer KEY'")
+	ErrUnknownKey  = errors.New("this API key is not known here")
+	ErrWrongStream = errors.New("this API key may not send to this stream")
+)
+
+// Where a key is looked for, beside Authorization.
+const (
 	apiKeyHeader    = "Kf-Api-Key"
 	apiKeyParameter = "kf-api-key"
 )
