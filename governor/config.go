@@ -86,8 +86,8 @@ type WaitConfig struct {
 	// StandingAfter is for how long a flow's queue may stand before its batches
 	// wait for half a mean batch time only. Default 10s.
 	StandingAfter time.Duration `yaml:"standing_after"`
-	// MaxRetryAfter is the longest wait that a shed batch is told, before up to
-	// a quarter of jitter. Default 30s.
+	// MaxRetryAfter is the longest wait that a shed batch is told, give or take
+	// a tenth of jitter. Default 30s.
 	MaxRetryAfter time.Duration `yaml:"max_retry_after"`
 	// FlowMemory is for how long an idle flow's place in the fair order is
 	// remembered. Default 10m.

@@ -5,53 +5,10 @@ import (
 	"time"
 )
 
-// epsilon absorbs the rounding of sums of real numbers.
-const epsilon = 1e-9
-
-const (
-	// flowWeight is the weight of the newest batch in a flow's mean slot time,
-	// by which it is charged until the real time is known. It only has to order
-	// the batches that run at the same moment.
-	flowWeight = 0.2
-	// slotWeight is the same for all batches together, which sets the pace.
-	slotWeight = 0.05
-	// openShare of the mean capacity is open at every instant.
-	openShare = 0.75
-	// saved is how many starts ahead of the even pace may be made up for.
-	saved = 0.5
-	// peakShare is how many times the mean capacity may be in flight at once.
-	peakShare = 1.15
-)
-
-// plan is a capacity: on average, and at one instant.
-type plan struct {
-	mean float64 // slots, >= 1
-	peak int     // slots that may be in use at one instant, >= 1
-	// paced says that mean is to be honoured over time by even starts; else
-	// peak slots are always open.
-	paced bool
-}
-
-// wholePlan opens ⌊capacity⌋ slots.
-func wholePlan(capacity float64) plan {
-	capacity = math.Max(1, math.Floor(capacity+epsilon))
-	return plan{mean: capacity, peak: int(capacity)}
-}
-
-// pacedPlan honours the fraction of capacity over time.
-func pacedPlan(capacity float64) plan {
-	capacity = math.Max(1, capacity)
-	peak := math.Max(math.Ceil(capacity-epsilon), math.Round(peakShare*capacity))
-	return plan{mean: capacity, peak: int(peak), paced: true}
-}
-
-// open is how many slots the pace does not hold back.
-func (p plan) open() int {
-	if !p.paced {
-		return p.peak
-	}
-	return max(1, int(openShare*p.mean))
-}
+// flowWeight is the weight of the newest batch in a flow's mean slot time, by
+// which it is charged until the real time is known. It only has to order the
+// batches that run at the same moment.
+const flowWeight = 0.2
 
 // lease is one slot in use.
 type lease struct {
@@ -159,17 +116,6 @@ func (d *dispatcher) advance(now time.Duration) {
 	}
 }
 
-// free reports whether a slot may be granted at this instant.
-func (d *dispatcher) free() bool {
-	return d.inFlight < d.open() || d.inFlight < d.peak && d.at >= d.due
-}
-
-// wake is when a slot opens by the mere passing of time; ok is false when no
-// batch waits for that.
-func (d *dispatcher) wake() (at time.Duration, ok bool) {
-	return d.due, d.waiting > 0 && d.inFlight < d.peak
-}
-
 // setPlan moves the capacity and grants what a rise makes free. Slots in use
 // above a lower capacity are not taken away; none is granted until they are back.
 func (d *dispatcher) setPlan(now time.Duration, p plan) {
@@ -179,11 +125,6 @@ func (d *dispatcher) setPlan(now time.Duration, p plan) {
 	// under the new one.
 	d.due = min(d.due, d.at+d.spacing())
 	d.dispatch()
-}
-
-// spacing is the time between two starts that keeps mean batches in flight.
-func (d *dispatcher) spacing() time.Duration {
-	return time.Duration(d.meanSlot / d.mean * float64(time.Second))
 }
 
 // tick grants what the passing of time has made free.
@@ -286,9 +227,9 @@ func (d *dispatcher) settleIdle(f *flow) {
 }
 
 // leave removes a batch that stopped waiting by itself. It reports false when
-// the batch was granted or displaced first.
+// the batch was granted or displaced first, be it at this instant.
 func (d *dispatcher) leave(now time.Duration, w *waiter) bool {
-	d.advance(now)
+	d.tick(now)
 	if w.state != stateWaiting {
 		return false
 	}
@@ -363,11 +304,7 @@ func (d *dispatcher) grant(f *flow, l *lease) {
 	if f.position >= 0 {
 		d.queuedInFlight++
 	}
-	if d.paced {
-		spacing := d.spacing()
-		earliest := d.at - time.Duration(saved*float64(spacing))
-		d.due = max(d.due, earliest) + spacing
-	}
+	d.noteStart()
 	*l = lease{flow: f, start: d.at, charged: charge}
 }
 

@@ -117,7 +117,9 @@ func (g *Governor) wait(ctx context.Context, s *Slot, w *waiter, limit time.Dura
 func (g *Governor) giveUp(w *waiter) *Shed {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if !g.dispatcher.leave(g.now(), w) {
+	left := g.dispatcher.leave(g.now(), w)
+	g.armLocked()
+	if !left {
 		return nil
 	}
 	return g.dispatcher.shed(w.flow, ReasonTimeout, g.dispatcher.at-w.arrived, rand.Float64())
@@ -130,8 +132,8 @@ func (g *Governor) abandon(s *Slot, w *waiter) {
 	defer g.mu.Unlock()
 	if !g.dispatcher.leave(g.now(), w) && w.state == stateGranted {
 		g.dispatcher.giveBack(g.now(), &s.lease, unused)
-		g.armLocked()
 	}
+	g.armLocked()
 }
 
 func (g *Governor) refuse(shed *Shed) error {

@@ -37,9 +37,10 @@ const (
 	// standingShare of a mean slot time is how long a batch waits in a
 	// standing queue: enough to keep the slots busy.
 	standingShare = 0.5
-	// retryJitter is how much longer than its turn a batch may be told to stay
-	// away, as a fraction, so that batches shed together do not return together.
-	retryJitter = 0.25
+	// retryJitter is by how much the time that a batch is told may be off its
+	// turn, as a fraction to either side, so that senders which were turned away
+	// together do not return together.
+	retryJitter = 0.1
 	// unknownSlot stands for a slot time before the first batch is through.
 	unknownSlot = 1.0
 )
@@ -195,7 +196,7 @@ func (d *dispatcher) shed(f *flow, reason string, waited time.Duration, jitter f
 	drained := d.at + seconds(d.expectedWait(f))
 	f.booked = max(f.booked, drained) + seconds(turn)
 	f.booked = min(f.booked, d.at+d.bounds.MaxRetryAfter)
-	after := float64(f.booked-d.at) * (1 + retryJitter*jitter)
+	after := float64(f.booked-d.at) * (1 + retryJitter*(2*jitter-1))
 	return &Shed{
 		Flow: f.key, Reason: reason, RetryAfter: max(time.Millisecond, time.Duration(after)),
 		Waited: waited, Waiting: f.waiting, InFlight: f.inFlight,

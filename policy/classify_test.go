@@ -263,6 +263,7 @@ func TestP13CoverByNegation(t *testing.T) {
 		{`a=~".+"`, `b="x"`, false},
 		{`a=~".*"`, `b="x"`, true},
 		{`a=""`, `a=""`, true},
+		{`a=""`, `a=~""`, true},
 		{`a=""`, `b="x"`, false},
 		{`a=~"x.*"`, `a=~"x.*", b="y"`, true},
 		{`a=~"x.*"`, `a=~"xx.*"`, false}, // true, but not provable here

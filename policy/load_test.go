@@ -87,20 +87,21 @@ func TestBadFiles(t *testing.T) {
 func TestHostileFiles(t *testing.T) {
 	const stream = "streams: {logs: {rate: 100, burst: 100, %}}"
 	for name, c := range map[string]struct{ file, want string }{
-		"digits":     {strings.Replace(stream, "%", "default: {rate: "+strings.Repeat("9", 1<<20)+"}", 1), "is a number of 1048576 characters"},
-		"exponent":   {strings.Replace(stream, "%", "default: {rate: 1e"+strings.Repeat("9", 50)+"}", 1), "the largest number"},
-		"aliases":    {aliasBomb(), "is an alias"},
-		"cycle":      {"streams: &a {logs: *a}", "is an alias"},
-		"deep":       {"streams: " + strings.Repeat("[", 20000), "is not YAML"},
-		"deep value": {"streams: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "is a list"},
-		"key":        {"streams: {? {a: b} : c}", "has a mapping as the name"},
-		"null key":   {"streams: {~: 1}", "unknown stream"},
-		"tagged":     {strings.Replace(stream, "%", "classes: [{name: !!binary YQ==, rate: 1}]", 1), "does not read as text"},
-		"long name":  {strings.Replace(stream, "%", strings.Repeat("x", 1000)+": 1", 1), `xx"...: unknown field`},
-		"control":    {"streams: \x01", "is not YAML"},
-		"not utf-8":  {"streams: \"\xff\"", "is not YAML"},
-		"json tail":  {"{\"streams\": {}} {", "is not YAML"},
-		"regexp":     {strings.Replace(stream, "%", `rules: [{class: a, matchers: ['a=~"((a{100}){100}){100}"']}]`, 1), "regexp"},
+		"digits":      {strings.Replace(stream, "%", "default: {rate: "+strings.Repeat("9", 1<<20)+"}", 1), "is a number of 1048576 characters"},
+		"exponent":    {strings.Replace(stream, "%", "default: {rate: 1e"+strings.Repeat("9", 50)+"}", 1), "the largest number"},
+		"aliases":     {aliasBomb(), "is an alias"},
+		"cycle":       {"streams: &a {logs: *a}", "is an alias"},
+		"deep":        {"streams: " + strings.Repeat("[", 20000), "is not YAML"},
+		"deep value":  {"streams: " + strings.Repeat("[", 5000) + strings.Repeat("]", 5000), "is a list"},
+		"key":         {"streams: {? {a: b} : c}", "has a mapping as the name"},
+		"null key":    {"streams: {~: 1}", "unknown stream"},
+		"tagged":      {strings.Replace(stream, "%", "classes: [{name: !!binary YQ==, rate: 1}]", 1), "does not read as text"},
+		"tagged list": {strings.Replace(stream, "%", "classes: !local []", 1), "is of the unknown type"},
+		"long name":   {strings.Replace(stream, "%", strings.Repeat("x", 1000)+": 1", 1), `xx"...: unknown field`},
+		"control":     {"streams: \x01", "is not YAML"},
+		"not utf-8":   {"streams: \"\xff\"", "is not YAML"},
+		"json tail":   {"{\"streams\": {}} {", "is not YAML"},
+		"regexp":      {strings.Replace(stream, "%", `rules: [{class: a, matchers: ['a=~"((a{100}){100}){100}"']}]`, 1), "regexp"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			set, err := Load([]byte(c.file), "test.yaml", 1)

@@ -103,9 +103,7 @@ func regexpValues(m *labels.Matcher) (only, allBut []string) {
 	case ".+":
 		return nil, []string{""}
 	}
-	only = m.SetMatches()
-	slices.Sort(only)
-	return slices.Compact(only), nil
+	return m.SetMatches(), nil
 }
 
 func (m *matcher) equal(o *matcher) bool {

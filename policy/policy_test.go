@@ -210,6 +210,19 @@ func TestP10MissingLabelMatchesAsEmpty(t *testing.T) {
 	}
 }
 
+// TestP13BurstForOne checks that the burst which the warning asks for is the
+// smallest that gives a class of that share a whole item.
+func TestP13BurstForOne(t *testing.T) {
+	for _, n := range []int{1, 3, 10} {
+		for share := int64(1); share <= 100; share++ {
+			l := limits{burst: burstForOne(share, n).Int64(), ingesters: n}
+			require.EqualValues(t, 1, l.burstOf(share))
+			l.burst--
+			require.Zero(t, l.burstOf(share))
+		}
+	}
+}
+
 func TestP13WarningsSayWhere(t *testing.T) {
 	set, err := loadFile(t, filepath.Join("..", "testdata", "policy", "good", "p13.yaml"))
 	require.NoError(t, err)
@@ -237,6 +250,7 @@ func TestSameRules(t *testing.T) {
 		{"name: a", "name: d"}, {"{name: a, rate: 1}, {name: b, rate: 2}", "{name: b, rate: 2}, {name: a, rate: 1}"},
 		{"{name: a, rate: 1}, ", ""}, {`x="1"`, `x="3"`}, {`x="1"`, `x=~"1"`}, {`x="1"`, `z="1"`}, {`, 'y!~"2"'`, ""},
 		{`'x="1"', 'y!~"2"'`, `'y!~"2"', 'x="1"'`}, {", {class: c, matchers: ['x=\"2\"']}", ""}, {"class: c", "class: b"},
+		{"class: a,", "class: b,"}, {"name: b", "name: e"},
 		{"{name: b, rate: 2}", "{name: b, rate: 2}, {name: unused, rate: 1}"},
 	} {
 		require.Contains(t, base, other.old)
@@ -250,6 +264,8 @@ func TestSameRules(t *testing.T) {
 
 func TestLabelNames(t *testing.T) {
 	require.Equal(t, []string{"env", "level", "team"}, example(t, 1).Stream("logs").LabelNames())
+	twice := []testRule{{"c0", []string{`b="1"`, `a="1"`}}, {"c1", []string{`b="2"`}}}
+	require.Equal(t, []string{"a", "b"}, loadRules(t, twice).Stream("logs").LabelNames())
 	require.Empty(t, load(t, "streams: {logs: {rate: 100, burst: 6000}}", 1).Stream("logs").LabelNames())
 }
 

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Headers of the protocols, and one of our own transport's.
+// Headers of the protocols.
 const (
 	versionHeader           = "X-Prometheus-Remote-Write-Version"
 	samplesWrittenHeader    = "X-Prometheus-Remote-Write-Samples-Written"
@@ -16,10 +16,6 @@ const (
 	exemplarsWrittenHeader  = "X-Prometheus-Remote-Write-Exemplars-Written"
 	// retryHeader carries the number of the attempt, as Prometheus sends it.
 	retryHeader = "Retry-Attempt"
-	// idempotencyHeader tells net/http, which sends it only if it has a value,
-	// that a request may be sent again where an idle connection turns out to be
-	// closed.
-	idempotencyHeader = "Idempotency-Key"
 )
 
 // outcome is what one attempt at one endpoint came to.

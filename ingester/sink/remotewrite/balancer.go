@@ -40,7 +40,7 @@ type load struct {
 // grant is the right to send one write to one endpoint.
 type grant struct {
 	endpoint int
-	probe    bool
+	probe    int // as health.begin numbers it, 0 for none
 }
 
 type waiter struct {

@@ -26,10 +26,7 @@ func (p *payload) takeBack() {
 	p.data = nil
 }
 
-// body returns a reader of the bytes from their start.
-func (p *payload) body() (io.ReadCloser, error) { return &body{from: p}, nil }
-
-// body is one reading of a payload. It has no WriteTo on purpose: bytes are
+// body is one reading of a payload, from its start. It has no WriteTo on purpose: bytes are
 // copied under the lock, never lent to a connection.
 type body struct {
 	from *payload
@@ -49,5 +46,3 @@ func (b *body) Read(p []byte) (int, error) {
 	b.at += n
 	return n, nil
 }
-
-func (b *body) Close() error { return nil }

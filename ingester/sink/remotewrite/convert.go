@@ -18,6 +18,10 @@ func (e *encoder) v1ToV2(g *ingester.Group) bool {
 	e.previous = append(e.previous[:0], e.numbers...)
 	family := e.families.of(b.Bytes(g.Key))
 	message := b.Message(g)
+	if g.Key.Start == g.Message && g.Key.End <= g.Field.End {
+		// All labels stand at the front.
+		message = b.Body[g.Key.End:g.Field.End]
+	}
 	if g.Floats == 0 || g.Histograms == 0 {
 		return e.seriesV2(message, family, 0)
 	}
@@ -29,7 +33,7 @@ func (e *encoder) v1ToV2(g *ingester.Group) bool {
 // split, v1SeriesSamples for the second, else 0.
 func (e *encoder) seriesV2(message []byte, family *familyMetadata, without uint32) bool {
 	e.numbers = append(e.numbers[:0], e.previous...)
-	guess := len(message)/2 + len(e.numbers)
+	guess := len(message) + len(e.numbers)
 	out, start := openMessage(e.out, v2RequestSeries, guess)
 	out = e.appendRefs(out, v2SeriesRefs)
 	for at := 0; at < len(message); {
@@ -169,7 +173,7 @@ func (e *encoder) histogramV1(out, histogram []byte) ([]byte, bool) {
 // exemplarV1 appends a 2.0 exemplar as a 1.0 exemplar.
 func (e *encoder) exemplarV1(out, exemplar []byte) ([]byte, bool) {
 	var ok bool
-	if e.numbers, ok = e.readRefs(e.numbers[:0], exemplar, exemplarLabels); !ok {
+	if e.numbers, _, ok = e.readRefs(e.numbers[:0], exemplar, exemplarLabels); !ok {
 		return out, false
 	}
 	out, start := openMessage(out, v1SeriesExemplars, 2*len(exemplar))

@@ -232,12 +232,14 @@ func (e *encoder) v1ToV1(g *ingester.Group) bool {
 // v2ToV2 writes a 2.0 series with other labels, with other references, or both.
 func (e *encoder) v2ToV2(g *ingester.Group) bool {
 	b, message := e.batch, e.batch.Message(g)
+	var rest int
 	var ok bool
-	if e.previous, ok = e.readRefs(e.previous[:0], message, v2SeriesRefs); !ok {
+	if e.previous, rest, ok = e.readRefs(e.previous[:0], message, v2SeriesRefs); !ok {
 		return false
 	}
-	e.numbers = append(e.numbers[:0], e.previous...)
-	if g.Route.Changed() {
+	if !g.Route.Changed() {
+		e.numbers = append(e.numbers[:0], e.previous...)
+	} else {
 		key := b.Bytes(g.Key)
 		if 2*countLabels(key) != len(e.previous) {
 			// The numbers do not belong to these labels one by one.
@@ -250,9 +252,12 @@ func (e *encoder) v2ToV2(g *ingester.Group) bool {
 	guess := len(message) + 2*len(e.numbers)
 	out, start := openMessage(e.out, v2RequestSeries, guess)
 	out = e.appendRefs(out, v2SeriesRefs)
-	if e.table.compact {
+	switch {
+	case e.table.compact:
 		out, ok = e.renumber(out, message)
-	} else {
+	case rest > 0:
+		out = append(out, message[rest:]...)
+	default:
 		out, ok = appendWithout(out, message, v2SeriesRefs)
 	}
 	e.out = closeMessage(out, start, guess)
@@ -303,7 +308,7 @@ func (e *encoder) renumber(out, message []byte) ([]byte, bool) {
 
 func (e *encoder) renumberExemplar(out, exemplar []byte) ([]byte, bool) {
 	var ok bool
-	if e.numbers, ok = e.readRefs(e.numbers[:0], exemplar, exemplarLabels); !ok {
+	if e.numbers, _, ok = e.readRefs(e.numbers[:0], exemplar, exemplarLabels); !ok {
 		return out, false
 	}
 	out, start := openMessage(out, v2SeriesExemplars, len(exemplar))

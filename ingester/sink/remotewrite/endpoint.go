@@ -7,8 +7,10 @@ import (
 	"io"
 	"maps"
 	"net/http"
+	"net/http/httptrace"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 )
 
@@ -71,24 +73,41 @@ func (e *endpoint) send(ctx context.Context, packed []byte, timeout time.Duratio
 
 // exchange sends the request and reads the answer. The code is the status, empty
 // if there was none.
+//
+// A connection that was idle may have been closed by the server just now, which
+// says nothing about the endpoint and is found out by sending only. So a request
+// that fails on one goes out once more, on a new one.
 func (e *endpoint) exchange(ctx context.Context, cancel func(), p *payload, size, number int) (a answer, code string) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, nil)
+	resp, reused, err := e.post(ctx, p, size, number)
+	if err != nil && reused && ctx.Err() == nil {
+		e.client.CloseIdleConnections()
+		resp, _, err = e.post(ctx, p, size, number)
+	}
 	if err != nil {
-		return answer{outcome: misconfigured, err: withoutURL(err)}, ""
+		return answer{outcome: broken, err: fmt.Errorf("did not answer: %w", withoutURL(err))}, ""
+	}
+	text := readText(resp, cancel)
+	return judge(resp.StatusCode, resp.Header, text, e.v2, time.Now()), strconv.Itoa(resp.StatusCode)
+}
+
+// post sends the request once and reports whether that was on a connection that
+// had been used before.
+func (e *endpoint) post(ctx context.Context, p *payload, size, number int) (_ *http.Response, reused bool, _ error) {
+	var old atomic.Bool
+	ctx = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
+		GotConn: func(c httptrace.GotConnInfo) { old.Store(c.Reused) },
+	})
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.url, &body{from: p})
+	if err != nil {
+		return nil, false, err
 	}
 	req.Header = maps.Clone(e.header)
 	if number > 0 {
 		req.Header.Set(retryHeader, strconv.Itoa(number))
 	}
 	req.ContentLength = int64(size)
-	req.Body, _ = p.body()
-	req.GetBody = p.body
 	resp, err := e.client.Do(req)
-	if err != nil {
-		return answer{outcome: broken, err: fmt.Errorf("did not answer: %w", withoutURL(err))}, ""
-	}
-	text := readText(resp, cancel)
-	return judge(resp.StatusCode, resp.Header, text, e.v2, time.Now()), strconv.Itoa(resp.StatusCode)
+	return resp, old.Load(), err
 }
 
 // readText reads the start of the body of an answer and frees the connection.

@@ -23,8 +23,9 @@ type health struct {
 	failures int
 	// until is when the endpoint may be probed; zero while it is healthy.
 	until time.Time
-	// probing says that the one probe is under way.
-	probing bool
+	// probe is the number of the one probe that is under way, 0 if none is; probes
+	// is how many there were.
+	probe, probes int
 }
 
 // The waits. The first is short, since most failures are (a restart, a lost
@@ -39,24 +40,29 @@ func (h *health) healthy() bool { return h.until.IsZero() }
 
 // ready reports whether the endpoint may be given a batch at the time now.
 func (h *health) ready(now time.Time) bool {
-	return h.healthy() || !h.probing && !now.Before(h.until)
+	return h.healthy() || h.probe == 0 && !now.Before(h.until)
 }
 
-// begin notes that the endpoint, which is ready, is given a batch. It reports
-// whether that is a probe.
-func (h *health) begin() (probe bool) {
-	h.probing = !h.healthy()
-	return h.probing
+// begin notes that the endpoint, which is ready, is given a batch. The result is
+// the number of the probe that the batch is, 0 if the endpoint is healthy.
+func (h *health) begin() (probe int) {
+	if h.healthy() {
+		return 0
+	}
+	h.probes++
+	h.probe = h.probes
+	return h.probe
 }
 
 // succeeded notes that the endpoint took a batch.
-func (h *health) succeeded() { *h = health{} }
+func (h *health) succeeded() { *h = health{probes: h.probes} }
 
-// failed notes that the endpoint did not take a batch, at the time now. asked is
-// how long it asked to be left alone, 0 if it did not; random is in [0, 1) and
-// spreads the probes of many ingesters over the second half of the wait.
-func (h *health) failed(now time.Time, probe bool, asked time.Duration, random float64) {
-	if !h.healthy() && !probe {
+// failed notes that the endpoint did not take a batch, at the time now. probe is
+// what begin returned for it, asked how long the endpoint asked to be left alone, 0
+// if it did not; random is in [0, 1) and spreads the probes of many ingesters over
+// the second half of the wait.
+func (h *health) failed(now time.Time, probe int, asked time.Duration, random float64) {
+	if !h.healthy() && (probe == 0 || probe != h.probe) {
 		return
 	}
 	h.failures++
@@ -66,13 +72,13 @@ func (h *health) failed(now time.Time, probe bool, asked time.Duration, random f
 	}
 	wait = max(wait, min(asked, longestWait))
 	h.until = now.Add(time.Duration(float64(wait) * (1 + random) / 2))
-	h.probing = false
+	h.probe = 0
 }
 
 // abandoned notes that a batch ended without telling anything of the endpoint:
 // its sender left. A probe that ends like this makes room for the next.
-func (h *health) abandoned(probe bool) {
-	if probe {
-		h.probing = false
+func (h *health) abandoned(probe int) {
+	if probe == h.probe {
+		h.probe = 0
 	}
 }

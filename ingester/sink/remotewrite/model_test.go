@@ -34,7 +34,7 @@ type sample struct {
 }
 
 type exemplar struct {
-	labels string
+	labels []label
 	bits   uint64
 	at     int64
 }
@@ -90,7 +90,7 @@ func series1(ts prompb.TimeSeries) (s series) {
 		s.Histograms = append(s.Histograms, string(raw))
 	}
 	for _, e := range ts.Exemplars {
-		s.Exemplars = append(s.Exemplars, exemplar{fmt.Sprintf("%q", plainLabels(e.Labels)), math.Float64bits(e.Value), e.Timestamp})
+		s.Exemplars = append(s.Exemplars, exemplar{plainLabels(e.Labels), math.Float64bits(e.Value), e.Timestamp})
 	}
 	return s
 }
@@ -112,7 +112,7 @@ func series2(ts writev2.TimeSeries, symbols []string) (s series, err error) {
 		if err != nil {
 			return s, err
 		}
-		s.Exemplars = append(s.Exemplars, exemplar{fmt.Sprintf("%q", labels), math.Float64bits(e.Value), e.Timestamp})
+		s.Exemplars = append(s.Exemplars, exemplar{labels, math.Float64bits(e.Value), e.Timestamp})
 	}
 	m := ts.Metadata
 	if int(max(m.HelpRef, m.UnitRef)) >= len(symbols) && m.HelpRef+m.UnitRef > 0 {

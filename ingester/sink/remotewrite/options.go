@@ -153,7 +153,7 @@ func endpointName(u *url.URL) string {
 // reservedHeader reports whether a header must not be set by configuration.
 func reservedHeader(name string) bool {
 	_, reserved := config.ReservedHeaders[http.CanonicalHeaderKey(name)]
-	return reserved || strings.EqualFold(name, retryHeader) || strings.EqualFold(name, idempotencyHeader)
+	return reserved || strings.EqualFold(name, retryHeader)
 }
 
 // httpConfig is the client configuration, validated and with its old spellings

@@ -87,7 +87,6 @@ func (o *Options) header() http.Header {
 		h.Set("Content-Type", "application/x-protobuf;proto="+MessageV2)
 		h.Set(versionHeader, "2.0.0")
 	}
-	h[idempotencyHeader] = nil
 	return h
 }
 

@@ -59,6 +59,15 @@ type field struct {
 // nextField reads the field at offset at. It reports false where the bytes are
 // not a field; groups, which proto3 does not have, are none.
 func nextField(b []byte, at int) (field, bool) {
+	// Nearly every field that is met has a tag and a length of one byte each.
+	if at+1 < len(b) && b[at]&0x87 == wireBytes && b[at] >= 8 && b[at+1] < 0x80 {
+		end := at + 2 + int(b[at+1])
+		return field{num: uint32(b[at] >> 3), typ: wireBytes, start: at, body: at + 2, end: end}, end <= len(b)
+	}
+	return anyField(b, at)
+}
+
+func anyField(b []byte, at int) (field, bool) {
 	f := field{start: at}
 	tag, at := uvarint(b, at)
 	if at < 0 || tag>>3 == 0 || tag>>3 > 1<<29-1 {
@@ -95,6 +104,9 @@ func uvarint(b []byte, at int) (uint64, int) {
 }
 
 func longUvarint(b []byte, at int) (uint64, int) {
+	if at+1 < len(b) && b[at+1] < 0x80 {
+		return uint64(b[at]&0x7f) | uint64(b[at+1])<<7, at + 2
+	}
 	if at > len(b) {
 		return 0, -1
 	}
@@ -161,6 +173,18 @@ func closeMessage(out []byte, start, guess int) []byte {
 // ingester.Group.Key describes it, and returns the length of the whole field;
 // 0 means that it is not a label.
 func nextLabel(labels []byte) (name, value []byte, n int) {
+	// Name before value, all lengths of one byte: the form that is nearly always met.
+	if end := labelLen(labels); end <= len(labels) && end > 3 && labels[0] == v1SeriesLabels<<3|wireBytes &&
+		labels[2] == v1LabelName<<3|wireBytes && labels[3] < 0x80 {
+		v := 4 + int(labels[3])
+		if v+1 < end && labels[v] == v1LabelValue<<3|wireBytes && v+2+int(labels[v+1]) == end {
+			return labels[4:v], labels[v+2 : end], end
+		}
+	}
+	return anyLabel(labels)
+}
+
+func anyLabel(labels []byte) (name, value []byte, n int) {
 	f, ok := nextField(labels, 0)
 	if !ok || f.num != v1SeriesLabels || f.typ != wireBytes {
 		return nil, nil, 0
@@ -182,4 +206,30 @@ func nextLabel(labels []byte) (name, value []byte, n int) {
 		at = l.end
 	}
 	return name, value, f.end
+}
+
+// labelLen is the length of the label field at the start of labels if it is short
+// enough for a length of one byte; else it is more than there is.
+func labelLen(labels []byte) int {
+	if len(labels) < 2 || labels[1] >= 0x80 {
+		return len(labels) + 1
+	}
+	return 2 + int(labels[1])
+}
+
+// countLabels is the number of labels in a label set.
+func countLabels(labels []byte) int {
+	count := 0
+	for ; len(labels) > 0; count++ {
+		n := labelLen(labels)
+		if n > len(labels) {
+			f, ok := nextField(labels, 0)
+			if !ok {
+				break
+			}
+			n = f.end
+		}
+		labels = labels[n:]
+	}
+	return count
 }
