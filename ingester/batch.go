@@ -57,7 +57,7 @@ type Batch struct {
 	// Sender says who sent the batch; nil is a sender without an API key.
 	Sender *Sender
 	// Body is the decompressed message in its first Size bytes. Behind them
-	// stand label sets that did not lie in one piece in the message.
+	// stand keys that did not lie in one piece in the message.
 	Body []byte
 	Size int
 	// Packed is the message as it was received, a snappy block. A batch of
@@ -88,8 +88,10 @@ type Group struct {
 	Field Span
 	// Message is where the message starts; it ends at Field.End.
 	Message uint32
-	// Key is the series' label set in Body as remote write 1.0 encodes it:
-	// repeated `0a len (0a len name 12 len value)`, as the sender sent it.
+	// Key is where in Body the series says what its labels are. In a 1.0
+	// message that is the label set itself, `0a len (0a len name 12 len
+	// value)` repeated; in a 2.0 message it is the content of labels_refs,
+	// varints that refer to Symbols.
 	Key Span
 	// Floats, Histograms and Exemplars count what the series holds.
 	Floats, Histograms, Exemplars uint32
@@ -142,14 +144,10 @@ func (b *Batch) Bytes(s Span) []byte { return b.Body[s.Start:s.End] }
 // Message returns the group's TimeSeries message without its field header.
 func (b *Batch) Message(g *Group) []byte { return b.Body[g.Message:g.Field.End] }
 
-// Labels returns the group's label set after relabelling, encoded as
-// remote write 1.0 does (see Group.Key).
-func (b *Batch) Labels(g *Group) []byte {
-	if g.Route.Changed() {
-		return g.Route.Labels()
-	}
-	return b.Bytes(g.Key)
-}
+// Labels returns an admitted group's label set after relabelling, encoded as
+// remote write 1.0 does, whatever the batch's format. The bytes are shared: they
+// must not be written to, and not be kept.
+func (b *Batch) Labels(g *Group) []byte { return g.Route.Labels() }
 
 // Reject records that the sink refuses n items of an admitted group for good,
 // for a reason in one word, such as out_of_order.

@@ -130,6 +130,30 @@ func nextLabel(set []byte) (name, value, rest []byte, ok bool) {
 	return name, value, rest, true
 }
 
+// spellOut writes the label set that references into the batch's symbols stand
+// for in the encoding of remote write 1.0, so that a series has one route,
+// whichever version brings it. The bytes are valid until the next call.
+func (w *work) spellOut(b *Batch, refs []byte, limit int) ([]byte, Reason) {
+	out := w.spelt[:0]
+	defer func() { w.spelt = out }()
+	for len(refs) > 0 {
+		name, n := protowire.ConsumeVarint(refs)
+		value, m := uint64(0), -1
+		if n > 0 {
+			value, m = protowire.ConsumeVarint(refs[n:])
+		}
+		if count := uint64(len(b.Symbols)); m < 0 || name >= count || value >= count {
+			return nil, ReasonBadSymbol
+		}
+		refs = refs[n+m:]
+		out = AppendLabel(out, view(b.Bytes(b.Symbols[name])), view(b.Bytes(b.Symbols[value])))
+		if len(out) > limit {
+			return nil, ReasonLabelsTooLarge
+		}
+	}
+	return out, valid
+}
+
 // Field numbers of remote write 1.0's TimeSeries.labels and of Label.
 const (
 	labelField = 1

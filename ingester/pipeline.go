@@ -24,11 +24,13 @@ func (in *Ingester) Process(ctx context.Context, b *Batch) Result {
 }
 
 // route finds out what the rules make of every group. A known label set costs a
-// comparison: with the series that followed the last one before, else with what
-// its hash leads to. Only an unknown one is decoded.
+// comparison: with the series that came next the last time, else with what its
+// hash leads to. Only an unknown one is decoded.
 func (st *streamRules) route(b *Batch, w *work) {
 	scope := b.Sender.routeScope()
+	seq, table := st.routes.sequences.find(b, scope)
 	var last Route
+	strays := 0
 	for i := range b.Groups {
 		g := &b.Groups[i]
 		items, bytes := g.Items(), g.bytes()
@@ -37,29 +39,50 @@ func (st *streamRules) route(b *Batch, w *work) {
 			w.refuse(g, items, bytes)
 			continue
 		}
-		key := b.Bytes(g.Key)
-		r, known := st.routes.after(last, scope, key)
+		loc, known := seq.route(i, b.Bytes(g.Key))
+		if known {
+			last, known = st.routes.at(loc)
+		}
 		if !known {
-			hash := st.routes.hash(key)
-			if r, known = st.routes.find(hash, scope, key); !known {
-				r = st.learn(b.Sender, hash, key, w)
-				w.misses++
-			}
+			strays++
+			last = st.lookUp(b, g, w, last)
 		}
-		if st.routes.aging(r) {
-			r = st.routes.promote(r)
+		if st.routes.aging(last) {
+			last = st.routes.promote(last)
+			strays++
 		}
-		st.routes.follow(last, r)
-		last = r
-
-		v := r.entry().verdict
-		g.Route, g.Verdict, g.reason, g.class = r, v.outcome, v.reason, v.class
+		v := last.entry().verdict
+		g.Route, g.Verdict, g.reason, g.class = last, v.outcome, v.reason, v.class
 		if !g.Admitted() {
 			w.refuse(g, items, bytes)
 			continue
 		}
 		w.class(v.class).wants.add(items, bytes)
 	}
+	if table != 0 && strays > len(b.Groups)/8 {
+		st.routes.sequences.remember(b, scope, table)
+	}
+}
+
+// lookUp finds a group's route by its label set, or works it out.
+func (st *streamRules) lookUp(b *Batch, g *Group, w *work, last Route) Route {
+	key, scope := b.Bytes(g.Key), b.Sender.routeScope()
+	if b.Format == RemoteWrite2 {
+		var why Reason
+		if key, why = w.spellOut(b, key, st.limits.SetBytes); why != valid {
+			return loneRoute(verdict{outcome: Invalid, reason: why})
+		}
+	}
+	r, known := st.routes.after(last, scope, key)
+	if !known {
+		hash := st.routes.hash(key)
+		if r, known = st.routes.find(hash, scope, key); !known {
+			r = st.learn(b.Sender, hash, key, w)
+			w.misses++
+		}
+	}
+	st.routes.follow(last, r)
+	return r
 }
 
 // take asks each class's bucket for all that the batch wants of it at once. That

@@ -18,9 +18,26 @@ type Route struct {
 // Changed says that a rule, the API key or tidying altered the labels.
 func (r Route) Changed() bool { return r.seg != nil && r.entry().changed }
 
-// Labels returns the label set after relabelling where it changed, encoded as
-// Group.Key. The bytes are shared: they must not be written to.
-func (r Route) Labels() []byte { return r.seg.bytes(r.entry().labels) }
+// Labels returns the label set after relabelling, encoded as remote write 1.0
+// does. The bytes are shared: they must not be written to.
+func (r Route) Labels() []byte {
+	e := r.entry()
+	if !e.changed {
+		return r.seg.bytes(e.key)
+	}
+	return r.seg.bytes(e.labels)
+}
+
+// Sent returns the label set as the sender sent it, encoded likewise.
+func (r Route) Sent() []byte { return r.seg.bytes(r.entry().key) }
+
+// locator names the route; noLocator if nobody finds it again.
+func (r Route) locator() uint64 {
+	if r.seg == nil || r.seg.seq == 0 {
+		return noLocator
+	}
+	return locator(r.seg.seq, r.idx)
+}
 
 // Ref is a number that the sink remembered with the route, 0 if none.
 func (r Route) Ref() uint64 {
@@ -110,6 +127,7 @@ type routes struct {
 
 	bytes, count atomic.Int64
 	evicted      *atomic.Int64 // outlives the cache
+	sequences    *sequences
 
 	mu      sync.Mutex // for all that follows, and for writing to ring and shards
 	current *segment
@@ -134,6 +152,7 @@ func shardOf(hash uint64) uint64 { return hash >> 56 }
 // newRoutes makes an empty cache of at most limit bytes. Below the size of a
 // few segments nothing would stay, so that is the least.
 func newRoutes(limit int64, evicted *atomic.Int64) *routes {
+	limit -= limit / 8 // for the sequences
 	const least = 4 * (segmentEntries*entryBytes + minimumData)
 	limit = max(limit, least)
 	ring := 1
@@ -146,7 +165,8 @@ func newRoutes(limit int64, evicted *atomic.Int64) *routes {
 		ring:   make([]atomic.Pointer[segment], ring),
 		oldest: 1,
 
-		evicted: evicted,
+		evicted:   evicted,
+		sequences: newSequences(limit / 7),
 	}
 }
 
@@ -178,10 +198,10 @@ func (c *routes) after(prev Route, scope uint32, key []byte) (Route, bool) {
 
 // follow remembers that r came after prev.
 func (c *routes) follow(prev, r Route) {
-	if prev.seg == nil || r.seg.seq == 0 {
+	loc := r.locator()
+	if prev.seg == nil || loc == noLocator {
 		return
 	}
-	loc := locator(r.seg.seq, r.idx)
 	if prev.entry().next.Load() != loc {
 		prev.entry().next.Store(loc)
 	}
@@ -229,7 +249,7 @@ func (c *routes) promote(r Route) Route {
 	fresh := c.append(e.hash, e.scope, r.seg.bytes(e.key), e.verdict, e.changed, r.seg.bytes(e.labels))
 	fresh.SetRef(e.ref.Load())
 	fresh.entry().next.Store(e.next.Load())
-	c.publish(e.hash, locator(fresh.seg.seq, fresh.idx), locator(r.seg.seq, r.idx))
+	c.publish(e.hash, fresh.locator(), r.locator())
 	return fresh
 }
 
@@ -248,8 +268,13 @@ func (c *routes) insert(hash uint64, scope uint32, key []byte, v verdict, change
 		return r // another request was faster
 	}
 	r := c.append(hash, scope, key, v, changed, labels)
-	c.publish(hash, locator(r.seg.seq, r.idx), noLocator)
+	c.publish(hash, r.locator(), noLocator)
 	return r
+}
+
+// loneRoute is a route that nobody finds again.
+func loneRoute(v verdict) Route {
+	return Route{seg: &segment{entries: []entry{{verdict: v}}}}
 }
 
 // append adds an entry to the newest segment. It runs with c.mu held.

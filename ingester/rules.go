@@ -135,6 +135,7 @@ type work struct {
 	set     labelSet
 	builder *labels.Builder
 	encoded []byte
+	spelt   []byte // a label set of 2.0, in the encoding of 1.0
 
 	tallies []tally // by class id
 	touched []int32 // ids of the classes that the batch has groups of
@@ -198,7 +199,7 @@ func (st *streamRules) giveBack(w *work) {
 		w.tallies[id] = tally{}
 	}
 	*w = work{
-		set: w.set, builder: w.builder, encoded: w.encoded[:0],
+		set: w.set, builder: w.builder, encoded: w.encoded[:0], spelt: w.spelt[:0],
 		tallies: w.tallies, touched: w.touched[:0],
 	}
 	st.works.Put(w)

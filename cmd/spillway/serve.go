@@ -262,6 +262,5 @@ func (p *process) writeHandler() http.Handler {
 	c := p.config
 	return rwreceive.NewHandler(p.ingester, rwreceive.Limits{
 		BodyBytes: int(c.Server.MaxBodyBytes), DecodedBytes: int(c.Server.MaxDecodedBytes), Series: c.Server.MaxSeriesPerRequest,
-		LabelSetBytes: int(c.Ingester.Limits.LabelSetBytes),
 	}, c.Governor.ShedStatus)
 }

@@ -17,10 +17,9 @@ import (
 
 // Limits bounds what one request may ask for.
 type Limits struct {
-	BodyBytes     int // compressed
-	DecodedBytes  int // decompressed
-	Series        int // in one request
-	LabelSetBytes int // the labels of one series; see ingester.LabelLimits
+	BodyBytes    int // compressed
+	DecodedBytes int // decompressed
+	Series       int // in one request
 }
 
 // Handler receives remote write 1.0 and 2.0.

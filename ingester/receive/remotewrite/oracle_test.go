@@ -157,10 +157,18 @@ func runOracle(t *testing.T, seed uint64) {
 	n := newNaive(t)
 	rng := rand.New(rand.NewPCG(seed, 3))
 	want := map[string]int64{}
-	for round := range 60 {
-		req := &prompb.WriteRequest{}
-		for range rng.IntN(40) {
-			req.Timeseries = append(req.Timeseries, randomSeries(rng, int64(round)))
+	req := &prompb.WriteRequest{}
+	for round := range 90 {
+		// Senders repeat their series, sometimes with one more or less.
+		switch rng.IntN(4) {
+		case 0, 1:
+		case 2:
+			req.Timeseries = req.Timeseries[:rng.IntN(len(req.Timeseries)+1)]
+		default:
+			req.Timeseries = nil
+			for range rng.IntN(40) {
+				req.Timeseries = append(req.Timeseries, randomSeries(rng, int64(round)))
+			}
 		}
 		v2, failing := rng.IntN(2) == 0, rng.IntN(6) == 0
 		s.sink.series = nil

@@ -130,14 +130,14 @@ type system struct {
 	settings ingester.Settings
 }
 
-var testLimits = Limits{BodyBytes: 1 << 20, DecodedBytes: 4 << 20, Series: 10_000, LabelSetBytes: 8 << 10}
+var testLimits = Limits{BodyBytes: 1 << 20, DecodedBytes: 4 << 20, Series: 10_000}
 
 func newSystem(t *testing.T, policyYAML, relabelYAML string) *system {
 	t.Helper()
 	s := &system{t: t, sink: &recorder{}}
 	s.settings = ingester.Settings{
 		Exempt:     ingester.ExemptLabel{Label: "kfuse", Value: "true"},
-		Limits:     ingester.LabelLimits{Names: 64, NameBytes: 256, ValueBytes: 2048, SetBytes: testLimits.LabelSetBytes},
+		Limits:     ingester.LabelLimits{Names: 64, NameBytes: 256, ValueBytes: 2048, SetBytes: 8 << 10},
 		RouteBytes: 1 << 20,
 	}
 	s.configure(policyYAML, relabelYAML)

@@ -11,12 +11,11 @@ import (
 // Tags of the messages that are walked; see prompb/types.proto, remote.proto
 // and io/prometheus/write/v2/types.proto of Prometheus.
 const (
-	v1SeriesTag     = 1<<3 | bytesType // WriteRequest.timeseries
-	v1FamilyTag     = 3<<3 | bytesType // WriteRequest.metadata
-	v1LabelTag      = 1<<3 | bytesType // TimeSeries.labels, and Label.name
-	v1LabelValueTag = 2<<3 | bytesType
-	v1ExemplarTag   = 3<<3 | bytesType
-	v1HistogramTag  = 4<<3 | bytesType
+	v1SeriesTag    = 1<<3 | bytesType // WriteRequest.timeseries
+	v1FamilyTag    = 3<<3 | bytesType // WriteRequest.metadata
+	v1LabelTag     = 1<<3 | bytesType // TimeSeries.labels
+	v1ExemplarTag  = 3<<3 | bytesType
+	v1HistogramTag = 4<<3 | bytesType
 
 	v2SymbolTag    = 4<<3 | bytesType  // Request.symbols
 	v2SeriesTag    = 5<<3 | bytesType  // Request.timeseries
@@ -74,8 +73,7 @@ func skipUnknown(msg []byte, i int, known uint64) (next int) {
 }
 
 // walker walks one request. What it needs beside the message itself, for the
-// groups, the symbols and the label sets put together, is bounded too, since a
-// few bytes can ask for many.
+// groups and the symbols, is bounded too, since a few bytes can ask for many.
 type walker struct {
 	b         *ingester.Batch
 	memory    *ingester.Memory

@@ -1,16 +1,15 @@
 package remotewrite
 
 import (
-	"encoding/binary"
 	"fmt"
 
 	"github.com/spillway-telemetry/spillway/ingester"
 )
 
 // walkV2 finds the symbols and series of a 2.0 Request in b.Body and leaves them
-// in b.Symbols and b.Groups. The label set of each series is then spelt out
-// behind the message, in the encoding of remote write 1.0: a series has one
-// route, whichever protocol brings it.
+// in b.Symbols and b.Groups. Nothing is copied but label references that do not
+// lie in one piece. Whether these refer to something is found out when the label
+// set is first seen.
 func (w *walker) walkV2() error {
 	b := w.b
 	b.Format = ingester.RemoteWrite2
@@ -49,10 +48,8 @@ func (w *walker) walkV2() error {
 		}
 	}
 	for i := range b.Groups {
-		before := len(b.Body)
-		w.spellOut(&b.Groups[i])
-		if err := w.need(len(b.Body) - before); err != nil {
-			return err
+		if g := &b.Groups[i]; g.HasMetadata || g.Exemplars > 0 {
+			checkReferences(b, g)
 		}
 	}
 	return nil
@@ -67,7 +64,7 @@ func walkSeriesV2(b *ingester.Batch, g *ingester.Group) bool {
 		switch msg[i] {
 		case v2PackedTag:
 			start, end := span(msg, i+1)
-			if start < 0 || !onlyVarints(msg[start:end]) {
+			if start < 0 {
 				return false
 			}
 			g.Key = ingester.Span{Start: uint32(start), End: uint32(end)}
@@ -121,55 +118,6 @@ func gatherRefs(b *ingester.Batch, g *ingester.Group) {
 		i = next
 	}
 	g.Key = ingester.Span{Start: uint32(at), End: uint32(len(b.Body))}
-}
-
-// spellOut replaces the references in g.Key by the labels that they stand for. A
-// series with a reference that leads nowhere is invalid.
-func (w *walker) spellOut(g *ingester.Group) {
-	b := w.b
-	at := len(b.Body)
-	for i, end := int(g.Key.Start), int(g.Key.End); i < end; {
-		name, next := uvarint(b.Body, i)
-		if next >= end {
-			g.Invalidate(ingester.ReasonBadSymbol)
-			break
-		}
-		value, after := uvarint(b.Body, next)
-		if n := uint64(len(b.Symbols)); name >= n || value >= n {
-			g.Invalidate(ingester.ReasonBadSymbol)
-			break
-		}
-		if b.Body = appendLabel(b.Body, b.Symbols[name], b.Symbols[value]); len(b.Body)-at > w.limits.LabelSetBytes {
-			g.Invalidate(ingester.ReasonLabelsTooLarge)
-			break
-		}
-		i = after
-	}
-	g.Key = ingester.Span{Start: uint32(at), End: uint32(len(b.Body))}
-	if g.HasMetadata || g.Exemplars > 0 {
-		checkReferences(b, g)
-	}
-}
-
-// appendLabel appends the label of two symbols as remote write 1.0 writes it.
-func appendLabel(body []byte, name, value ingester.Span) []byte {
-	n, v := uint64(name.End-name.Start), uint64(value.End-value.Start)
-	body = append(body, v1LabelTag)
-	body = binary.AppendUvarint(body, 2+uvarintSize(n)+n+uvarintSize(v)+v)
-	body = append(body, v1LabelTag)
-	body = binary.AppendUvarint(body, n)
-	body = append(body, body[name.Start:name.End]...)
-	body = append(body, v1LabelValueTag)
-	body = binary.AppendUvarint(body, v)
-	return append(body, body[value.Start:value.End]...)
-}
-
-func uvarintSize(n uint64) uint64 {
-	size := uint64(1)
-	for ; n >= 0x80; n >>= 7 {
-		size++
-	}
-	return size
 }
 
 // checkReferences makes a series invalid if its exemplars or its metadata refer

@@ -231,7 +231,7 @@ func (e *encoder) v1ToV1(g *ingester.Group) bool {
 
 // v2ToV2 writes a 2.0 series with other labels, with other references, or both.
 func (e *encoder) v2ToV2(g *ingester.Group) bool {
-	b, message := e.batch, e.batch.Message(g)
+	message := e.batch.Message(g)
 	var rest int
 	var ok bool
 	if e.previous, rest, ok = e.readRefs(e.previous[:0], message, v2SeriesRefs); !ok {
@@ -240,7 +240,7 @@ func (e *encoder) v2ToV2(g *ingester.Group) bool {
 	if !g.Route.Changed() {
 		e.numbers = append(e.numbers[:0], e.previous...)
 	} else {
-		key := b.Bytes(g.Key)
+		key := g.Route.Sent()
 		if 2*countLabels(key) != len(e.previous) {
 			// The numbers do not belong to these labels one by one.
 			e.previous = e.previous[:0]

@@ -1,0 +1,156 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"os"
+	"path/filepath"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/config"
+	"github.com/stretchr/testify/require"
+	"gopkg.in/yaml.v3"
+
+	rwsink "github.com/spillway-telemetry/spillway/ingester/sink/remotewrite"
+	"github.com/spillway-telemetry/spillway/ingester/sink/tsdb"
+)
+
+var update = flag.Bool("update", false, "rewrite the generated references")
+
+// TestConfigReference keeps CONFIG.md what the code says: the comments of the
+// fields, and the defaults that the program uses.
+func TestConfigReference(t *testing.T) {
+	docs := fieldDocs{}
+	docs.read(t, ".")
+	docs.read(t, "../../ingester/sink/tsdb")
+	docs.read(t, "../../ingester/sink/remotewrite")
+
+	var out strings.Builder
+	out.WriteString(`# Configuration
+
+One YAML file, strict: an unknown option is an error. Sizes take KiB, MiB, GiB;
+durations take ms, s, m, h. Relative names of files start at the configuration
+file's folder, relative data folders at the working directory.
+` + "`spillway check config FILE`" + ` checks a file and prints it with every default.
+
+Changes are in force within a second. The sections that need a restart say so;
+a change to them is logged and waits for one.
+
+The policy file has a reference of its own: [POLICY.md](../../policy/POLICY.md).
+
+`)
+	d := defaultConfig()
+	docs.table(&out, "", reflect.ValueOf(d))
+	out.WriteString("\n## sinks.NAME.tsdb\n\nThe embedded Prometheus TSDB, for metrics. Its query API is served on the HTTP port.\n\n")
+	docs.table(&out, "", reflect.ValueOf(tsdb.DefaultOptions("")))
+	out.WriteString("\n## sinks.NAME.remote_write\n\nForwards metrics by remote write. The sender's answer waits for the destination's.\n\n")
+	docs.table(&out, "", reflect.ValueOf(rwsink.DefaultOptions()))
+	out.WriteString("\n## sinks.NAME.discard\n\n`discard: {}` acknowledges everything and keeps nothing.\n\n## streams.NAME\n\n")
+	docs.table(&out, "", reflect.ValueOf(StreamConfig{}))
+	requireDocument(t, "CONFIG.md", out.String())
+}
+
+// TestMetricsReference keeps METRICS.md what a running process exposes.
+func TestMetricsReference(t *testing.T) {
+	p := testProcess(t, "", "")
+	families, err := p.registry.Gather()
+	require.NoError(t, err)
+	var out strings.Builder
+	out.WriteString("# Metrics\n\nOn `/metrics` and, every 15 s, in the store. Class names are label values; no label\nof a data point ever is. Names that start with `go_`, `process_` and `prometheus_`\ncome from the libraries and are not listed.\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n")
+	for _, f := range families {
+		if !strings.HasPrefix(f.GetName(), "spillway_") {
+			continue
+		}
+		var names []string
+		for _, l := range f.GetMetric()[0].GetLabel() {
+			names = append(names, l.GetName())
+		}
+		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(names, ", "), f.GetHelp())
+	}
+	requireDocument(t, "METRICS.md", out.String())
+}
+
+func requireDocument(t *testing.T, file, want string) {
+	t.Helper()
+	if *update {
+		require.NoError(t, os.WriteFile(file, []byte(want), 0o644))
+	}
+	have, err := os.ReadFile(file)
+	require.NoError(t, err)
+	require.Equal(t, want, string(have), "run `make golden` and read the difference")
+}
+
+// fieldDocs are the comments of struct fields, by type name and field name.
+type fieldDocs map[string]string
+
+func (d fieldDocs) read(t *testing.T, dir string) {
+	files, err := filepath.Glob(filepath.Join(dir, "*.go"))
+	require.NoError(t, err)
+	for _, file := range files {
+		f, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
+		require.NoError(t, err)
+		ast.Inspect(f, func(n ast.Node) bool {
+			spec, ok := n.(*ast.TypeSpec)
+			if !ok {
+				return true
+			}
+			if st, ok := spec.Type.(*ast.StructType); ok {
+				for _, field := range st.Fields.List {
+					for _, name := range field.Names {
+						d[f.Name.Name+"."+spec.Name.Name+"."+name.Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
+					}
+				}
+			}
+			return true
+		})
+	}
+}
+
+func (d fieldDocs) table(out *strings.Builder, prefix string, v reflect.Value) {
+	out.WriteString("| option | default | what it does |\n|---|---|---|\n")
+	d.rows(out, prefix, v)
+}
+
+// rows writes one row for each option that has a comment, sections included.
+func (d fieldDocs) rows(out *strings.Builder, prefix string, v reflect.Value) {
+	for i := range v.NumField() {
+		field := v.Type().Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
+		if name == "-" || name == "" || !field.IsExported() {
+			continue
+		}
+		doc := d[strings.TrimPrefix(v.Type().String(), "*")+"."+field.Name]
+		if doc != "" {
+			fmt.Fprintf(out, "| `%s%s` | %s | %s |\n", prefix, name, defaultText(v.Field(i)), strings.ReplaceAll(doc, "|", "\\|"))
+		}
+		if section := v.Field(i); section.Kind() == reflect.Struct && strings.HasPrefix(section.Type().String(), "main.") {
+			d.rows(out, prefix+name+".", section)
+		}
+	}
+}
+
+func defaultText(v reflect.Value) string {
+	switch x := v.Interface().(type) {
+	case time.Duration:
+		return "`" + x.String() + "`"
+	case yaml.Node, config.HTTPClientConfig:
+		return ""
+	case fmt.Stringer:
+		return "`" + x.String() + "`"
+	}
+	switch v.Kind() {
+	case reflect.Struct, reflect.Map, reflect.Slice, reflect.Pointer:
+		return ""
+	case reflect.String:
+		if v.Len() == 0 {
+			return "none"
+		}
+	}
+	return fmt.Sprintf("`%v`", v.Interface())
+}
