@@ -1,11 +1,13 @@
 package ingester
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ratecontrol"
 )
 
@@ -25,6 +27,7 @@ type Ingester struct {
 	generation atomic.Pointer[generation]
 	metrics    *metricSet
 	budget     budget
+	governor   *governor.Governor
 	counters   [streamCount]*streamCounters
 
 	reload sync.Mutex // one Reload at a time
@@ -37,9 +40,9 @@ type generation struct {
 }
 
 // New makes an ingester with its first rules. requestBytes bounds the bytes of
-// requests in memory.
-func New(s Settings, requestBytes int64) (*Ingester, error) {
-	in := &Ingester{start: time.Now(), budget: budget{limit: requestBytes}, metrics: newMetricSet()}
+// requests in memory, g the batches in work; g may be nil where no Slot is asked for.
+func New(s Settings, requestBytes int64, g *governor.Governor) (*Ingester, error) {
+	in := &Ingester{start: time.Now(), budget: budget{limit: requestBytes}, metrics: newMetricSet(), governor: g}
 	for i := range in.counters {
 		in.counters[i] = newStreamCounters(Stream(i))
 	}
@@ -111,6 +114,17 @@ func (in *Ingester) prepare(stream Stream, s Settings, old *streamRules, now int
 // Silent says whether a stream's senders are spared the news of drops.
 func (in *Ingester) Silent(stream Stream) bool {
 	return in.generation.Load().streams[stream].Silent
+}
+
+// Slot waits fairly for the right to process a batch. The flow is the API key,
+// or the stream where there is none. The caller releases the slot when it has
+// answered. An error is a *governor.Shed, or the context's when the sender left.
+func (in *Ingester) Slot(ctx context.Context, sender *Sender, stream Stream) (*governor.Slot, error) {
+	flow := "stream " + stream.String()
+	if sender != nil {
+		flow = "key " + sender.Name
+	}
+	return in.governor.Acquire(ctx, flow)
 }
 
 // CountUnread counts a batch that ended before its items were known: refused for

@@ -91,7 +91,7 @@ func times(n int, pairs ...string) [][]string {
 // TestP1 does not limit a stream without a policy, and counts it all the same.
 func TestP1(t *testing.T) {
 	sink := &nowhere{}
-	in, err := New(settingsOf(t, sink, "", ""), 1<<20)
+	in, err := New(settingsOf(t, sink, "", ""), 1<<20, nil)
 	require.NoError(t, err)
 	res := in.Process(context.Background(), batchOf(times(1000)...))
 	require.Empty(t, res.Drops)
@@ -106,7 +106,7 @@ func TestP1(t *testing.T) {
 // shows the class as unconfigured.
 func TestP7(t *testing.T) {
 	sink := &nowhere{}
-	in, err := New(settingsOf(t, sink, `streams: {metrics: {rate: 10, burst: 10, rules: [{class: gone, matchers: ['team="g"']}]}}`, ""), 1<<20)
+	in, err := New(settingsOf(t, sink, `streams: {metrics: {rate: 10, burst: 10, rules: [{class: gone, matchers: ['team="g"']}]}}`, ""), 1<<20, nil)
 	require.NoError(t, err)
 	res := in.Process(context.Background(), batchOf(times(3, "team", "g")...))
 	require.Len(t, res.Drops, 1)
@@ -127,7 +127,7 @@ func TestP11(t *testing.T) {
 		const doc = `streams: {metrics: {rate: 0.001, burst: %d, classes: [{name: %s, percent: 50}], rules: [{class: %[2]s, matchers: ['team="a"']}]}}`
 		sink := &nowhere{}
 		load := func(burst int, class string) Settings { return settingsOf(t, sink, fmt.Sprintf(doc, burst, class), "") }
-		in, err := New(load(100, "a"), 1<<20)
+		in, err := New(load(100, "a"), 1<<20, nil)
 		require.NoError(t, err)
 		tokens := func(class string) float64 {
 			for _, c := range in.RateControl().Streams["metrics"].Classes {
@@ -154,7 +154,7 @@ func TestP11(t *testing.T) {
 func TestReloadChangesRoutes(t *testing.T) {
 	const withRule = `streams: {metrics: {rate: %d, burst: 100000, classes: [{name: a, rate: 1}], rules: [{class: a, matchers: ['team="a"']}]}}`
 	sink := &nowhere{}
-	in, err := New(settingsOf(t, sink, fmt.Sprintf(withRule, 1000), ""), 1<<20)
+	in, err := New(settingsOf(t, sink, fmt.Sprintf(withRule, 1000), ""), 1<<20, nil)
 	require.NoError(t, err)
 	send := func() Result { return in.Process(context.Background(), batchOf(times(10, "team", "a")...)) }
 	send()
@@ -175,7 +175,7 @@ func TestReloadWhileBatchesRun(t *testing.T) {
 	load := func(extra string) Settings {
 		return settingsOf(t, sink, `streams: {metrics: {rate: 0.0001, burst: 1000, classes: [{name: a, percent: 50}`+extra+`], rules: [{class: a, matchers: ['team="a"']}]}}`, "")
 	}
-	in, err := New(load(""), 1<<20)
+	in, err := New(load(""), 1<<20, nil)
 	require.NoError(t, err)
 	plans := []Settings{load(", {name: b, percent: 10}"), load("")}
 	var senders sync.WaitGroup
@@ -217,7 +217,7 @@ keys:
 	sink := &nowhere{}
 	s := settingsOf(t, sink, `streams: {metrics: {rate: 0, burst: 1}}`, "")
 	s.Keys = keys
-	in, err := New(s, 1<<20)
+	in, err := New(s, 1<<20, nil)
 	require.NoError(t, err)
 	who := func(stream Stream, header, value, query string) (*Sender, error) {
 		r := httptest.NewRequest("POST", "/api/v1/write"+query, nil)
@@ -284,7 +284,7 @@ streams:
       - {class: a, matchers: ['team="a"', 'env!="prod"']}
       - {class: none, matchers: ['team=~"a|n"']}
       - {class: gone, matchers: ['team="g"']}
-`, "[{source_labels: [__name__], regex: debug, action: drop}, {source_labels: [stage], regex: (.+), target_label: env}]"), 1<<20)
+`, "[{source_labels: [__name__], regex: debug, action: drop}, {source_labels: [stage], regex: (.+), target_label: env}]"), 1<<20, nil)
 	require.NoError(t, err)
 	for labels, want := range map[string][]string{
 		`{__name__="up", team="a"}`:               {"admitted", "a", "rule 0"},

@@ -133,9 +133,13 @@ func nextLabel(set []byte) (name, value, rest []byte, ok bool) {
 // spellOut writes the label set that references into the batch's symbols stand
 // for in the encoding of remote write 1.0, so that a series has one route,
 // whichever version brings it. The bytes are valid until the next call.
+//
+// 2.0 wants labels sorted, and a series whose labels are not is invalid. Those of
+// 1.0 are sorted instead: vmagent, for one, does not sort what it scrapes.
 func (w *work) spellOut(b *Batch, refs []byte, limit int) ([]byte, Reason) {
 	out := w.spelt[:0]
 	defer func() { w.spelt = out }()
+	last := ""
 	for len(refs) > 0 {
 		name, n := protowire.ConsumeVarint(refs)
 		value, m := uint64(0), -1
@@ -146,7 +150,12 @@ func (w *work) spellOut(b *Batch, refs []byte, limit int) ([]byte, Reason) {
 			return nil, ReasonBadSymbol
 		}
 		refs = refs[n+m:]
-		out = AppendLabel(out, view(b.Bytes(b.Symbols[name])), view(b.Bytes(b.Symbols[value])))
+		text := view(b.Bytes(b.Symbols[name]))
+		if text < last {
+			return nil, ReasonUnsortedLabels
+		}
+		last = text
+		out = AppendLabel(out, text, view(b.Bytes(b.Symbols[value])))
 		if len(out) > limit {
 			return nil, ReasonLabelsTooLarge
 		}

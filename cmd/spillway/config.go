@@ -11,6 +11,7 @@ import (
 
 	"gopkg.in/yaml.v3"
 
+	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ingester/sink/remotewrite"
 	"github.com/spillway-telemetry/spillway/ingester/sink/tsdb"
 )
@@ -30,7 +31,9 @@ type Config struct {
 	Exempt ExemptConfig `yaml:"exempt"`
 	// Spillway's own metrics, written through its own pipeline.
 	Telemetry TelemetryConfig `yaml:"telemetry"`
-	Governor  GovernorConfig  `yaml:"governor"`
+	// The capacity governor: how many batches are processed at once, and whose. Needs
+	// a restart.
+	Governor GovernorConfig `yaml:"governor"`
 	// Destinations by name. Without any, metrics go to an embedded TSDB in
 	// ./data/metrics. Needs a restart.
 	Sinks map[string]SinkConfig `yaml:"sinks"`
@@ -122,10 +125,13 @@ type TelemetryConfig struct {
 	Labels map[string]string `yaml:"labels"`
 }
 
-// GovernorConfig is what the answers need of the governor.
+// GovernorConfig bounds how many batches are processed at once.
 type GovernorConfig struct {
-	// What remote write is answered for want of capacity: 503, or 429 for
-	// senders that retry on it.
+	governor.Config `yaml:",inline"`
+
+	// What remote write is answered for want of capacity: 503, or 429 for senders
+	// that retry on it. Prometheus throws a batch away on 429 unless
+	// retry_on_http_429 is set.
 	ShedStatus int `yaml:"shed_status"`
 }
 
@@ -174,7 +180,7 @@ func defaultConfig() Config {
 		},
 		Exempt:    ExemptConfig{Label: "kfuse", Value: "true"},
 		Telemetry: TelemetryConfig{Interval: 15 * time.Second},
-		Governor:  GovernorConfig{ShedStatus: 503},
+		Governor:  GovernorConfig{Config: governor.Defaults(), ShedStatus: 503},
 		Log:       LogConfig{Level: "info", Format: "logfmt"},
 	}
 }

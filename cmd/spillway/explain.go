@@ -49,7 +49,7 @@ func (o *explainOptions) compute() (*ingester.Explanation, error) {
 	for name := range l.config.Sinks {
 		nowhere[name] = discard.Sink{}
 	}
-	in, err := ingester.New(l.settings(nowhere), int64(l.config.Server.MaxRequestBytes))
+	in, err := ingester.New(l.settings(nowhere), int64(l.config.Server.MaxRequestBytes), nil)
 	if err != nil {
 		return nil, err
 	}

@@ -24,6 +24,9 @@ func (p *process) routes() {
 	r.Path("/api/v1/ratecontrol").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, p.ingester.RateControl())
 	})
+	r.Path("/api/v1/governor").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		writeJSON(w, http.StatusOK, p.governor.Snapshot())
+	})
 	r.Path("/api/v1/explain").Methods(http.MethodGet).HandlerFunc(p.explain)
 	r.Path("/debug/pprof/profile").HandlerFunc(pprof.Profile)
 	r.Path("/debug/pprof/trace").HandlerFunc(pprof.Trace)
@@ -98,6 +101,7 @@ func index(w http.ResponseWriter, _ *http.Request) {
 
 /api/v1/write         remote write 1.0 and 2.0 (POST)
 /api/v1/ratecontrol   every class: rate, burst, tokens, share, counts
+/api/v1/governor      how many batches are processed at once, and why
 /api/v1/explain       ?stream=metrics&labels={...}: what happens to a series, and why
 /api/v1/query         PromQL, with the rest of the Prometheus query API
 /metrics              Spillway's own metrics

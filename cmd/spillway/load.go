@@ -150,6 +150,9 @@ func (c *Config) problems() []error {
 	if c.Exempt.Label == "" || c.Exempt.Value == "" {
 		complain("exempt: label and value must not be empty")
 	}
+	if err := c.Governor.Validate(); err != nil {
+		p = append(p, err)
+	}
 	if c.Governor.ShedStatus != 503 && c.Governor.ShedStatus != 429 {
 		complain("governor.shed_status: %d is neither 503 nor 429", c.Governor.ShedStatus)
 	}

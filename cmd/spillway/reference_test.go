@@ -28,6 +28,7 @@ var update = flag.Bool("update", false, "rewrite the generated references")
 func TestConfigReference(t *testing.T) {
 	docs := fieldDocs{}
 	docs.read(t, ".")
+	docs.read(t, "../../governor")
 	docs.read(t, "../../ingester/sink/tsdb")
 	docs.read(t, "../../ingester/sink/remotewrite")
 
@@ -122,14 +123,22 @@ func (d fieldDocs) rows(out *strings.Builder, prefix string, v reflect.Value) {
 	for i := range v.NumField() {
 		field := v.Type().Field(i)
 		name, _, _ := strings.Cut(field.Tag.Get("yaml"), ",")
-		if name == "-" || name == "" || !field.IsExported() {
+		if name == "-" || !field.IsExported() {
+			continue
+		}
+		section := v.Field(i)
+		ours := section.Kind() == reflect.Struct && (strings.HasPrefix(section.Type().String(), "main.") || strings.HasPrefix(section.Type().String(), "governor."))
+		if name == "" { // inlined
+			if ours {
+				d.rows(out, prefix, section)
+			}
 			continue
 		}
 		doc := d[strings.TrimPrefix(v.Type().String(), "*")+"."+field.Name]
 		if doc != "" {
 			fmt.Fprintf(out, "| `%s%s` | %s | %s |\n", prefix, name, defaultText(v.Field(i)), strings.ReplaceAll(doc, "|", "\\|"))
 		}
-		if section := v.Field(i); section.Kind() == reflect.Struct && strings.HasPrefix(section.Type().String(), "main.") {
+		if ours {
 			d.rows(out, prefix+name+".", section)
 		}
 	}

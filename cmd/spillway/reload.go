@@ -96,6 +96,7 @@ func needRestart(old, now Config) []string {
 		{"server", old.Server, now.Server},
 		{"sinks", old.Sinks, now.Sinks},
 		{"log", old.Log, now.Log},
+		{"governor", old.Governor, now.Governor},
 		{"telemetry", old.Telemetry, now.Telemetry},
 		{"ingester.replica_count", old.Ingester.ReplicaCount, now.Ingester.ReplicaCount},
 	} {

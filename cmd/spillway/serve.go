@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ingester"
 	rwreceive "github.com/spillway-telemetry/spillway/ingester/receive/remotewrite"
 	"github.com/spillway-telemetry/spillway/ingester/receive/telemetry"
@@ -35,6 +36,7 @@ import (
 //	                   receive/telemetry  -------^  ^
 //	                                                |
 //	reloader (SIGHUP, POST /-/reload, file change) -+
+//	governor (CPU use -> slots) --------------------+
 //
 // Everything is made bottom-up in newProcess, without a goroutine; run starts
 // the goroutines and stops them in the order in which data flows.
@@ -43,6 +45,7 @@ type process struct {
 	logger   *slog.Logger
 	registry *prometheus.Registry
 	sinks    *sinks
+	governor *governor.Governor
 	ingester *ingester.Ingester
 	reloader *reloader
 	server   *server.Server
@@ -76,7 +79,10 @@ func newProcess(l *loaded, path string) (*process, error) {
 	if p.sinks, err = openSinks(l.config.Sinks, p.logger, p.registry); err != nil {
 		return nil, err
 	}
-	p.ingester, err = ingester.New(l.settings(p.sinks.byName), int64(l.config.Server.MaxRequestBytes))
+	if p.governor, err = governor.New(l.config.Governor.Config, p.registry, p.logger); err != nil {
+		return nil, errors.Join(err, p.sinks.close())
+	}
+	p.ingester, err = ingester.New(l.settings(p.sinks.byName), int64(l.config.Server.MaxRequestBytes), p.governor)
 	if err != nil {
 		return nil, errors.Join(err, p.sinks.close())
 	}
@@ -94,7 +100,7 @@ func newProcess(l *loaded, path string) (*process, error) {
 func (p *process) run(ctx context.Context) error {
 	ctx, cancel := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	background, err := services.NewManager(p.reloader.service(), p.telemetryService())
+	background, err := services.NewManager(p.reloader.service(), p.telemetryService(), services.NewBasicService(nil, p.governor.Run, nil))
 	if err != nil {
 		return err
 	}

@@ -73,6 +73,7 @@ type refusal struct {
 	text       string
 	allow      string        // methods, for 405
 	retryAfter time.Duration // 0: none
+	exact      bool          // retryAfter has jitter already
 	capacity   bool          // for want of capacity
 }
 
@@ -81,18 +82,23 @@ func (f *refusal) answer(rw http.ResponseWriter) {
 		rw.Header().Set("Allow", f.allow)
 	}
 	if f.retryAfter > 0 {
-		rw.Header().Set("Retry-After", strconv.Itoa(jitter(f.retryAfter)))
+		wait := f.retryAfter
+		if !f.exact {
+			wait = jitter(wait)
+		}
+		rw.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
 	}
 	http.Error(rw, f.text, f.status)
 }
 
-// jitter spreads a wait over one to one and a half times its length, in whole
-// seconds as the header wants them, so that refused senders do not come back at
-// the same moment.
-func jitter(wait time.Duration) int {
-	spread := float64(wait) * (1 + rand.Float64()/2)
-	return int((time.Duration(spread) + time.Second - 1) / time.Second)
+// jitter spreads a wait over one to one and a half times its length, so that
+// refused senders do not come back at the same moment.
+func jitter(wait time.Duration) time.Duration {
+	return time.Duration(float64(wait) * (1 + rand.Float64()/2))
 }
+
+// wholeSeconds rounds up to what the header can say.
+func wholeSeconds(wait time.Duration) int { return int((wait + time.Second - 1) / time.Second) }
 
 func unsupported(format string, args ...any) *refusal {
 	return &refusal{status: http.StatusUnsupportedMediaType, text: fmt.Sprintf(format, args...)}
@@ -113,9 +119,8 @@ func unauthorized(err error) *refusal {
 	return &refusal{status: http.StatusForbidden, text: err.Error()}
 }
 
-// overCapacity refuses a request for which there is no memory now. Prometheus
-// throws a batch away on 429 unless told otherwise, so it is 503.
-func overCapacity() *refusal {
-	return &refusal{status: http.StatusServiceUnavailable, capacity: true, retryAfter: time.Second,
+// overCapacity refuses a request for which there is no memory now.
+func (h *Handler) overCapacity() *refusal {
+	return &refusal{status: h.capacityStatus, capacity: true, retryAfter: time.Second,
 		text: "at capacity: server.max_request_bytes of requests are in memory; please send it again"}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/klauspost/compress/snappy"
 
+	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ingester"
 )
 
@@ -34,6 +35,16 @@ type Handler struct {
 // NewHandler makes the handler of /api/v1/write.
 func NewHandler(in *ingester.Ingester, limits Limits, capacityStatus int) *Handler {
 	return &Handler{ingester: in, limits: limits, capacityStatus: capacityStatus}
+}
+
+// shed answers a batch that gets no slot.
+func (h *Handler) shed(err error) *refusal {
+	refusal := &refusal{status: h.capacityStatus, text: err.Error(), capacity: true, retryAfter: time.Second}
+	var shed *governor.Shed
+	if errors.As(err, &shed) {
+		refusal.retryAfter, refusal.exact = shed.RetryAfter, true
+	}
+	return refusal
 }
 
 // request is one request's memory. It is reused.
@@ -65,6 +76,13 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		refusal.answer(rw)
 		return
 	}
+	slot, err := h.ingester.Slot(r.Context(), sender, ingester.Metrics) // 2 slot
+	if err != nil {
+		h.ingester.CountUnread(ingester.Metrics, true)
+		h.shed(err).answer(rw)
+		return
+	}
+	defer slot.Release()
 	b := &req.batch
 	b.Stream, b.Sender, b.Received = ingester.Metrics, sender, time.Now()
 	if refusal := h.decode(format, req, memory); refusal != nil { // 3 decode
@@ -73,7 +91,10 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	result := h.ingester.Process(r.Context(), b) // 4 to 8
-	answer(rw, format, &result)                  // 9 answer
+	if result.Err != nil {
+		slot.Failed()
+	}
+	answer(rw, format, &result) // 9 answer
 }
 
 func (h *Handler) borrow() *request {
@@ -137,7 +158,7 @@ func (h *Handler) read(r *http.Request, req *request, memory *ingester.Memory) *
 		}
 		if want := int64(cap(req.packed)); want > reserved {
 			if !memory.Grow(want - reserved) {
-				return overCapacity()
+				return h.overCapacity()
 			}
 			reserved = want
 		}
@@ -164,7 +185,7 @@ func (h *Handler) decode(format ingester.Format, req *request, memory *ingester.
 		return tooLarge("the body has %d bytes when decompressed, and server.max_decoded_bytes is %d", size, h.limits.DecodedBytes)
 	}
 	if !memory.Grow(int64(size)) {
-		return overCapacity()
+		return h.overCapacity()
 	}
 	b := &req.batch
 	body, err := snappy.Decode(b.Body[:cap(b.Body)], req.packed)
@@ -182,7 +203,7 @@ func (h *Handler) decode(format ingester.Format, req *request, memory *ingester.
 	case err == nil:
 		return nil
 	case errors.Is(err, errNoMemory):
-		return overCapacity()
+		return h.overCapacity()
 	case errors.Is(err, errTooManySeries):
 		return tooLarge("%v", err)
 	}

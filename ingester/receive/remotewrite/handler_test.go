@@ -144,7 +144,7 @@ func TestBadSeries(t *testing.T) {
 		{"no_metric_name", []string{"job", "x"}},
 		{"empty_label_name", []string{"", "x", "__name__", "up"}},
 		{"duplicate_label", []string{"__name__", "up", "a", "1", "a", "2"}},
-		{"duplicate_label", []string{"a", "1", "__name__", "up", "a", "1"}},
+		{"duplicate_label", []string{"__name__", "up", "a", "1", "a", "1"}},
 		{"invalid_utf8", []string{"__name__", "\xc3\x28"}},
 		{"invalid_utf8", []string{"__name__", "up", "\xc3\x28", "v"}},
 		{"label_name_too_long", []string{"__name__", "up", long(257), "v"}},
@@ -183,6 +183,22 @@ func TestOnlyInvalid(t *testing.T) {
 	rec := s.postV1(one("job", "x"))
 	require.Equal(t, 400, rec.Code)
 	require.Contains(t, rec.Body.String(), "no_metric_name")
+}
+
+// TestUnsortedLabels: 2.0 wants them sorted and calls the series invalid; those of
+// 1.0, which vmagent does not sort, are sorted. Either may come first.
+func TestUnsortedLabels(t *testing.T) {
+	s := newSystem(t, "", "")
+	req := one("job", "x", "__name__", "up")
+	for range 2 {
+		require.Equal(t, 204, s.postV1(req).Code)
+		rec := s.postV2(toV2(req))
+		require.Equal(t, 400, rec.Code)
+		require.Contains(t, rec.Body.String(), "unsorted_labels")
+	}
+	require.Len(t, s.sink.series, 2)
+	require.Equal(t, `"__name__"="up","job"="x",`, s.sink.series[0].labels)
+	require.EqualValues(t, 2, s.requireConserved()["invalid_items"])
 }
 
 // TestHundredThousandLabels is one series that is far too large, quickly told.

@@ -6,6 +6,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -29,8 +30,11 @@ type naive struct {
 }
 
 // verdict returns what becomes of one series, and its labels if it is stored.
-func (n *naive) verdict(ls []prompb.Label, items int64) (string, string) {
+func (n *naive) verdict(ls []prompb.Label, items int64, v2 bool) (string, string) {
 	if len(ls) == 0 || items == 0 {
+		return "invalid", ""
+	}
+	if v2 && !slices.IsSortedFunc(ls, func(a, b prompb.Label) int { return strings.Compare(a.Name, b.Name) }) {
 		return "invalid", ""
 	}
 	seen := map[string]bool{}
@@ -185,7 +189,7 @@ func runOracle(t *testing.T, seed uint64) {
 		written := int64(0)
 		for _, ts := range req.Timeseries {
 			items := int64(len(ts.Samples))
-			what, set := n.verdict(ts.Labels, items)
+			what, set := n.verdict(ts.Labels, items, v2)
 			outcome[what] += items
 			if set != "" {
 				written += items

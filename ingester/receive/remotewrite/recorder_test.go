@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -18,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
+	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/policy"
 	"github.com/spillway-telemetry/spillway/relabel"
@@ -141,8 +143,9 @@ func newSystem(t *testing.T, policyYAML, relabelYAML string) *system {
 		RouteBytes: 1 << 20,
 	}
 	s.configure(policyYAML, relabelYAML)
-	var err error
-	s.ingester, err = ingester.New(s.settings, 64<<20)
+	g, err := governor.New(governor.Defaults(), nil, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	s.ingester, err = ingester.New(s.settings, 64<<20, g)
 	require.NoError(t, err)
 	s.handler = NewHandler(s.ingester, testLimits, http.StatusServiceUnavailable)
 	return s
