@@ -200,7 +200,6 @@ func (e *encoder) one(i int, g *ingester.Group, write func(*ingester.Group) bool
 	}
 	e.out, e.tail = e.out[:out], e.tail[:tail]
 	e.sent.refused = append(e.sent.refused[:before], refusal{group: uint32(i), items: uint32(g.Items())})
-	e.previous = e.previous[:0]
 }
 
 func (s *sent) add(g *ingester.Group) {
