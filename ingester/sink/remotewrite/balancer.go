@@ -59,7 +59,7 @@ type choice struct {
 
 var (
 	// errNoEndpoint says that every endpoint was tried or is left out.
-	errNoEndpoint = errors.New("no endpoint is ready")
+	errNoEndpoint = errors.New("every one failed or is left out")
 	// errFull says that the endpoints that are ready stayed full.
 	errFull = errors.New("every connection stayed in use")
 )

@@ -58,10 +58,10 @@ func newEncoder() *encoder {
 
 // compactBelow decides whether a 2.0 request gets a table of symbols of its own:
 // when less than one in compactBelow of the series is left. Until then the
-// sender's table is copied whole, which costs the bytes of the strings that
-// nothing refers to any more. Rewriting every reference costs about as much time
-// as compressing 100 bytes per series, so it pays once several dropped series'
-// strings (some 30 bytes each) are saved for each one that stays.
+// sender's table is copied whole, with the strings that nothing refers to any more.
+// Measured on a scrape of 2000 series: with a tenth of them left the own table
+// halves the request (9 KB for 17 KB) and spares the receiver the strings, for
+// 0.2us per series that is left; with half of them left it would save 8%.
 const compactBelow = 4
 
 // encode returns the request for the batch in the given format, uncompressed; it
@@ -200,7 +200,6 @@ func (e *encoder) one(i int, g *ingester.Group, write func(*ingester.Group) bool
 	}
 	e.out, e.tail = e.out[:out], e.tail[:tail]
 	e.sent.refused = append(e.sent.refused[:before], refusal{group: uint32(i), items: uint32(g.Items())})
-	e.previous = e.previous[:0]
 }
 
 func (s *sent) add(g *ingester.Group) {

@@ -1,9 +1,11 @@
 package remotewrite
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/prometheus/prometheus/prompb"
@@ -236,4 +238,84 @@ func TestEncodingDoesNotAllocatePerSeries(t *testing.T) {
 		allocs := testing.AllocsPerRun(20, func() { e.encode(b, to) })
 		require.LessOrEqual(t, allocs, 3.0)
 	})
+}
+
+func TestWireCornerCases(t *testing.T) {
+	for _, raw := range []string{
+		"",                                 // nothing
+		"\x0a",                             // a tag alone
+		"\x0a\x01",                         // a length without the bytes
+		"\x0a\x80",                         // half a length
+		"\x08",                             // half a varint
+		"\x09\x01\x02\x03\x04\x05\x06\x07", // half a double
+		"\x0d\x01\x02\x03",                 // half a float
+		"\x0b\x0c",                         // a group
+		"\x02\x00",                         // field 0
+		"\x82\x80\x80\x80\x10\x00",         // a field number above the largest
+		"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\x7f", // the longest length
+		"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01",
+		"\x0a\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", // a varint that is too long
+	} {
+		_, ok := nextField([]byte(raw), 0)
+		require.False(t, ok, "%q", raw)
+		_, _, n := nextLabel([]byte(raw))
+		require.Zero(t, n, "%q", raw)
+	}
+	for n := range 300 {
+		for guess := range 300 {
+			out, start := openMessage([]byte("head"), 1, guess)
+			out = closeMessage(append(out, bytes.Repeat([]byte{7}, n)...), start, guess)
+			require.Equal(t, appendBytesField([]byte("head"), 1, bytes.Repeat([]byte{7}, n)), out)
+		}
+	}
+}
+
+func TestFamilyNamesOf20Series(t *testing.T) {
+	const gauge = 2
+	series := func(name uint32, typ writev2.Metadata_MetricType, native bool) writev2.TimeSeries {
+		ts := writev2.TimeSeries{LabelsRefs: []uint32{1, name}, Metadata: writev2.Metadata{Type: typ, HelpRef: 2}}
+		if native {
+			ts.Histograms = []writev2.Histogram{{Timestamp: 1}}
+		} else {
+			ts.Samples = []writev2.Sample{{Timestamp: 1}}
+		}
+		return ts
+	}
+	symbols := []string{"", "__name__", "help", "a_bucket", "a_total", "a_sum", "a_gsum", "a_info", "_sum"}
+	for want, all := range map[string][]writev2.TimeSeries{
+		"a":                {series(3, typeHistogram, false), series(5, typeHistogram, false)},
+		"a_bucket":         {series(3, typeHistogram, true)},
+		"a_bucket,a":       {series(3, typeHistogram, true), series(3, typeHistogram, false)},
+		"a,a_bucket":       {series(3, typeHistogram, false), series(3, gauge, false)},
+		"a_total":          {series(4, typeCounter, false), series(4, typeCounter, false)},
+		"a_sum":            {series(5, gauge, false)},
+		"a,a_bucket,a_sum": {series(5, typeSummary, false), series(3, typeSummary, false), series(5, typeGaugeHistogram, false)},
+		"a_info,_sum":      {series(7, typeInfo, false), series(8, typeSummary, false)},
+	} {
+		b := newTestBatch(t, &writev2.Request{Symbols: symbols, Timeseries: all})
+		got, err := decode(ingester.RemoteWrite1, newEncoder().encode(b, ingester.RemoteWrite1))
+		require.NoError(t, err)
+		var names []string
+		for _, f := range got.Families {
+			names = append(names, f.name)
+			require.Equal(t, "help", f.help)
+		}
+		require.Equal(t, want, strings.Join(names, ","))
+	}
+}
+
+// Numbers are taken from the sender's references only where they belong to the
+// labels of the key one by one.
+func TestLabelsThatTheKeyLeavesOut(t *testing.T) {
+	b := newTestBatch(t, &writev2.Request{
+		Symbols:    []string{"", "__name__", "up", "empty", "job", "a", "zone", "z"},
+		Timeseries: []writev2.TimeSeries{{LabelsRefs: []uint32{3, 0, 1, 2, 4, 5, 6, 7}, Samples: []writev2.Sample{{Value: 1, Timestamp: 2}}}},
+	})
+	// The receiver leaves out labels with an empty value.
+	b.Groups[0].Key.Start += uint32(len(appendTestLabel(nil, []byte("empty"), nil)))
+	labels := []prompb.Label{{Name: "__name__", Value: "up"}, {Name: "job", Value: "a"}, {Name: "team", Value: "t"}, {Name: "zone", Value: "z"}}
+	setLabels(&b.Groups[0], labels)
+	got, err := decode(ingester.RemoteWrite2, newEncoder().encode(b, ingester.RemoteWrite2))
+	require.NoError(t, err)
+	require.Equal(t, plainLabels(labels), got.Series[0].Labels)
 }

@@ -72,6 +72,11 @@ func TestHealthOverTime(t *testing.T) {
 			{s, "fail probe", 0, false, "out"},
 			{s, "leave probe", 0, false, "out"},
 			{s + 500*time.Millisecond, "look", 0, true, "out"},
+			{2 * s, "second probe", 0, false, "out"},
+			{2 * s, "leave probe", 0, false, "out"},
+			{2 * s, "fail probe", 0, false, "out"},
+			{9 * s, "look", 0, false, "out"},
+			{9 * s, "succeed", 0, true, "healthy"},
 		},
 		"it is left alone for as long as it asks, within reason": {
 			{0, "fail", 3 * s, false, "out"},
@@ -95,6 +100,9 @@ func TestHealthOverTime(t *testing.T) {
 					require.True(t, h.ready(now), "step %d", i)
 					probe = h.begin()
 					require.NotZero(t, probe, "step %d", i)
+				case "second probe":
+					require.True(t, h.ready(now), "step %d", i)
+					require.NotEqual(t, probe, h.begin(), "step %d", i)
 				case "fail":
 					h.failed(now, 0, s.asked, 1)
 				case "fail probe":

@@ -50,6 +50,8 @@ func (o *Options) baseTransport(c *config.HTTPClientConfig, t *tls.Config) *http
 		IdleConnTimeout:     90 * time.Second,
 		DisableCompression:  true,
 		Protocols:           new(http.Protocols),
+		// A quarter of a megabyte of headers is no answer of this protocol.
+		MaxResponseHeaderBytes: 256 << 10,
 	}
 	transport.Protocols.SetHTTP1(true)
 	transport.Protocols.SetHTTP2(c.EnableHTTP2)
