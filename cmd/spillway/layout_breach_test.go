@@ -42,7 +42,7 @@ func cleanRepo() map[string]string {
 		"ingester/table.go": "package ingester\n\nimport (\n\t\"errors\"\n\t\"fmt\"\n\t\"math\"\n\t\"regexp\"\n)\n\nvar names = [2]string{\"a\", \"b\"}\n\n" +
 			"var codes = map[string]int{\"a\": 1}\n\nvar errGone = errors.New(\"gone\")\n\nvar word = regexp.MustCompile(`\\w`)\n\n" +
 			"var errFull = fmt.Errorf(\"full: %w\", errGone)\n\nvar ends = [2]float64{}\n\nvar most, none = math.Inf(1), math.NaN()\n\nvar magic = []byte(\"abc\")\n\nvar _ error = errGone\n\n" +
-			"func local() {\n\tnames := []string{\"c\"}\n\tnames[0] = \"d\"\n\t_ = -codes[\"a\"]\n\t_, _, _, _ = names, codes, word, magic\n}\n",
+			"func local() {\n\tnames := []string{\"c\"}\n\tnames[0] = \"d\"\n\t_ = -codes[\"a\"]\n\tprintln(codes)\n\tword.Copy(names[:])\n\tstrings.Join(names[:], \"\")\n\t_, _, _, _ = names, codes, word, magic\n}\n",
 		"ingester/receive/otlp/otlp.go":         "package otlp\n\nimport _ \"example.com/spillway/ingester\"\n\nimport _ \"example.com/spillway/ingester/receive/otlp/wire\"\n",
 		"ingester/receive/otlp/wire/wire.go":    "package wire\n\nfunc f(codes []int) { codes[0] = 1 }\n",
 		"ingester/receive/otlp/wire/wire2.go":   "package wire\n\nfunc g() { word = nil }\n",
@@ -265,9 +265,12 @@ func changeFakes() []fakeBreach {
 	for _, statement := range []string{
 		"names[0] = \"z\"", "codes[\"a\"]++", "delete(codes, \"a\")", "clear(codes)", "copy(names[:], nil)",
 		"_ = &names", "for i, names[0] = range []string{\"\"} {\n\t\t_ = i\n\t}", "(names)[1] += \"x\"",
-		"slices.Sort(names[:])", "errGone = nil",
+		"errGone = nil",
+		"maps.Copy(codes, nil)", "maps.DeleteFunc(codes, nil)", "slices.Insert(names[:], 0)", "slices.Reverse(names[:])",
+		"slices.Sort(names[:])", "slices.SortFunc(names[:], nil)", "slices.SortStableFunc(names[:], nil)",
+		"sort.Slice(names[:], nil)", "sort.Strings(names[:])",
 	} {
-		text := "package ingester\n\nimport \"slices\"\n\nvar _ = slices.Max[[]int]\n\nfunc f() {\n\tvar i int\n\t_ = i\n\t" + statement + "\n}\n"
+		text := "package ingester\n\nimport (\n\t\"maps\"\n\t\"slices\"\n\t\"sort\"\n)\n\nfunc f() {\n\tvar i int\n\t_ = i\n\t" + statement + "\n}\n"
 		fakes = append(fakes, fakeBreach{"ingester/x.go", text, "writes to the package variable"})
 	}
 	// In the file of the variable itself, where the parser resolves its name.
