@@ -13,9 +13,17 @@ import (
 func cleanRepo() map[string]string {
 	return map[string]string{
 		"go.mod":                "module example.com/spillway\n\ngo 1.26\n",
-		".gitignore":            "/bin/\n/data/\n",
+		".gitignore":            "/bin/\n/data/\ndocs\n",
 		".git/config":           "",
 		"bin/spillway":          "",
+		".ci/notgo.go":          "a hidden folder is not the module's",
+		"CHANGELOG.md":          "",
+		"CONTRIBUTING.md":       "",
+		"LICENSE":               "",
+		"README.md":             "",
+		"go.sum":                "",
+		"dashboards/x.json":     "",
+		"helm/Chart.yaml":       "",
 		"Makefile":              "",
 		"relabel/rules.go":      "package relabel\n\nimport \"time\"\n\nfunc now() time.Time { return time.Now() }\n",
 		"policy/policy.go":      "package policy\n\nimport \"time\"\n\nfunc every() <-chan time.Time { return time.Tick(1) }\n",
@@ -31,12 +39,13 @@ func cleanRepo() map[string]string {
 		"ingester/metrics.go": "package ingester\n\nimport (\n\t\"github.com/prometheus/client_golang/prometheus\"\n" +
 			"\t\"github.com/prometheus/client_golang/prometheus/promauto\"\n)\n\nfunc newMetrics(reg prometheus.Registerer) {\n" +
 			"\tprometheus.NewCounter(prometheus.CounterOpts{})\n\tpromauto.With(reg).NewGauge(prometheus.GaugeOpts{})\n}\n",
-		"ingester/table.go": "package ingester\n\nimport (\n\t\"errors\"\n\t\"regexp\"\n)\n\nvar names = [2]string{\"a\", \"b\"}\n\n" +
+		"ingester/table.go": "package ingester\n\nimport (\n\t\"errors\"\n\t\"fmt\"\n\t\"math\"\n\t\"regexp\"\n)\n\nvar names = [2]string{\"a\", \"b\"}\n\n" +
 			"var codes = map[string]int{\"a\": 1}\n\nvar errGone = errors.New(\"gone\")\n\nvar word = regexp.MustCompile(`\\w`)\n\n" +
-			"var magic = []byte(\"abc\")\n\nvar _ error = errGone\n\n" +
-			"func local() {\n\tnames := []string{\"c\"}\n\tnames[0] = \"d\"\n\t_, _, _, _ = names, codes, word, magic\n}\n",
+			"var errFull = fmt.Errorf(\"full: %w\", errGone)\n\nvar ends = [2]float64{}\n\nvar most, none = math.Inf(1), math.NaN()\n\nvar magic = []byte(\"abc\")\n\nvar _ error = errGone\n\n" +
+			"func local() {\n\tnames := []string{\"c\"}\n\tnames[0] = \"d\"\n\t_ = -codes[\"a\"]\n\tprintln(codes)\n\tword.Copy(names[:])\n\tstrings.Join(names[:], \"\")\n\t_, _, _, _ = names, codes, word, magic\n}\n",
 		"ingester/receive/otlp/otlp.go":         "package otlp\n\nimport _ \"example.com/spillway/ingester\"\n\nimport _ \"example.com/spillway/ingester/receive/otlp/wire\"\n",
-		"ingester/receive/otlp/wire/wire.go":    "package wire\n",
+		"ingester/receive/otlp/wire/wire.go":    "package wire\n\nfunc f(codes []int) { codes[0] = 1 }\n",
+		"ingester/receive/otlp/wire/wire2.go":   "package wire\n\nfunc g() { word = nil }\n",
 		"ingester/sink/tsdb/tsdb.go":            "package tsdb\n\nimport _ \"example.com/spillway/ingester\"\n\nimport _ \"example.com/spillway/policy\"\n",
 		"ingester/sink/tsdb/testdata/broken.go": "not Go",
 		"cmd/spillway/main.go": "package main\n\nimport (\n\t_ \"embed\"\n\n\t_ \"example.com/spillway/ingester/receive/otlp\"\n" +
@@ -104,6 +113,23 @@ func TestLayoutFindsBreaches(t *testing.T) {
 	}
 }
 
+func TestLayoutSaysWhere(t *testing.T) {
+	files := cleanRepo()
+	files["relabel/x.go"] = "package relabel\n\nfunc init() {}\n" + strings.Repeat("\n", 600)
+	got := layoutOf(t, files)
+	if len(got) != 2 || !strings.HasPrefix(got[0], "relabel/x.go: 603 lines") || !strings.HasPrefix(got[1], "relabel/x.go:3: func init") {
+		t.Errorf("got %q, want the length of the file without a line and func init at line 3", got)
+	}
+}
+
+func TestLayoutNeedsAModule(t *testing.T) {
+	for _, mod := range []string{"", "go 1.26\n"} {
+		if _, err := readRepo(fstest.MapFS{"go.mod": {Data: []byte(mod)}}); err == nil {
+			t.Errorf("go.mod %q: no error, but imports of ours cannot be told from others", mod)
+		}
+	}
+}
+
 func topFakes() []fakeBreach {
 	return []fakeBreach{
 		{"Vagrantfile", "", "does not belong at the top"},
@@ -114,7 +140,7 @@ func topFakes() []fakeBreach {
 }
 
 func folderFakes() []fakeBreach {
-	return []fakeBreach{
+	fakes := []fakeBreach{
 		{"ingester/sink/common/x.go", "package common\n", `the name "common" says nothing`},
 		{"ingester/sink/tsdb/x.go", "package util\n", `the name "util" says nothing`},
 		{"ingester/receive/otlp/types/x_test.go", "package types_test\n", `the name "types" says nothing`},
@@ -125,6 +151,10 @@ func folderFakes() []fakeBreach {
 		{"cmd/x.go", "package main\n", "no Go package has its home in cmd"},
 		{"helm/x.go", "package helm\n", "no Go package has its home in helm"},
 	}
+	for _, name := range []string{"base", "helper", "helpers", "shared", "utils"} {
+		fakes = append(fakes, fakeBreach{"ingester/sink/" + name + "/x.go", "package words\n", fmt.Sprintf("the name %q says nothing", name)})
+	}
+	return fakes
 }
 
 func importFakes() []fakeBreach {
@@ -177,6 +207,7 @@ func clockFakes() []fakeBreach {
 		{"ratecontrol/x.go", "package ratecontrol\n\nimport . \"time\"\n\nvar _ Time\n", "imports time with a dot"},
 		{"ratecontrol/x.go", "package ratecontrol\n\nfunc f() { go f() }\n", "starts a goroutine"},
 		{"ratecontrol/x.go", "package ratecontrol\n\nimport _ \"log/slog\"\n", "imports log/slog"},
+		{"ratecontrol/x.go", "package ratecontrol\n\nimport _ \"github.com/go-kit/log\"\n", "imports github.com/go-kit/log"},
 		{"policy/x.go", "package policy\n\nimport \"time\"\n\nfunc f(t time.Time) { time.Since(t) }\n", "time.Since"},
 		{"governor/law.go", "package governor\n\nimport \"time\"\n\nfunc f() { time.Until(time.Time{}) }\n", "time.Until"},
 		{"governor/law_latency.go", "package governor\n\nimport _ \"log\"\n", "imports log"},
@@ -188,7 +219,7 @@ func clockFakes() []fakeBreach {
 func metricFakes() []fakeBreach {
 	const prom = "import \"github.com/prometheus/client_golang/prometheus\"\n\n"
 	const auto = "import \"github.com/prometheus/client_golang/prometheus/promauto\"\n\n"
-	return []fakeBreach{
+	fakes := []fakeBreach{
 		{"ingester/x.go", "package ingester\n\n" + prom + "func f() { prometheus.NewGaugeVec(prometheus.GaugeOpts{}, nil) }\n", "prometheus.NewGaugeVec outside metrics.go"},
 		{"ingester/x.go", "package ingester\n\n" + prom + "func f() { prometheus.MustNewConstMetric(nil, 0, 1) }\n", "prometheus.MustNewConstMetric outside metrics.go"},
 		{"ingester/metrics.go", "package ingester\n\n" + prom + "func f() { prometheus.MustRegister() }\n", "prometheus.MustRegister is shared by the whole process"},
@@ -196,6 +227,15 @@ func metricFakes() []fakeBreach {
 		{"ingester/x.go", "package ingester\n\n" + auto + "func f() { promauto.With(nil) }\n", "imports promauto outside metrics.go"},
 		{"ingester/metrics.go", "package ingester\n\n" + auto + "func f() { promauto.NewCounter(nil) }\n", "promauto.NewCounter registers for the whole process"},
 	}
+	for _, name := range []string{"Register", "Unregister", "DefaultRegisterer"} {
+		text := "package ingester\n\n" + prom + "var _ = prometheus." + name + "\n"
+		fakes = append(fakes, fakeBreach{"ingester/x.go", text, "prometheus." + name + " is shared by the whole process"})
+	}
+	for _, name := range []string{"NewCounterFunc", "NewHistogramVec", "NewSummary", "NewUntypedFunc", "NewDesc", "NewConstHistogram"} {
+		text := "package ingester\n\n" + prom + "func f() { prometheus." + name + "() }\n"
+		fakes = append(fakes, fakeBreach{"ingester/x.go", text, "prometheus." + name + " outside metrics.go"})
+	}
+	return fakes
 }
 
 func stateFakes() []fakeBreach {
@@ -225,9 +265,12 @@ func changeFakes() []fakeBreach {
 	for _, statement := range []string{
 		"names[0] = \"z\"", "codes[\"a\"]++", "delete(codes, \"a\")", "clear(codes)", "copy(names[:], nil)",
 		"_ = &names", "for i, names[0] = range []string{\"\"} {\n\t\t_ = i\n\t}", "(names)[1] += \"x\"",
-		"slices.Sort(names[:])", "errGone = nil",
+		"errGone = nil",
+		"maps.Copy(codes, nil)", "maps.DeleteFunc(codes, nil)", "slices.Insert(names[:], 0)", "slices.Reverse(names[:])",
+		"slices.Sort(names[:])", "slices.SortFunc(names[:], nil)", "slices.SortStableFunc(names[:], nil)",
+		"sort.Slice(names[:], nil)", "sort.Strings(names[:])",
 	} {
-		text := "package ingester\n\nimport \"slices\"\n\nvar _ = slices.Max[[]int]\n\nfunc f() {\n\tvar i int\n\t_ = i\n\t" + statement + "\n}\n"
+		text := "package ingester\n\nimport (\n\t\"maps\"\n\t\"slices\"\n\t\"sort\"\n)\n\nfunc f() {\n\tvar i int\n\t_ = i\n\t" + statement + "\n}\n"
 		fakes = append(fakes, fakeBreach{"ingester/x.go", text, "writes to the package variable"})
 	}
 	// In the file of the variable itself, where the parser resolves its name.

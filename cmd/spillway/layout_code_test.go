@@ -257,15 +257,11 @@ func (r *repository) changed(dir string, name *ast.Ident) (at ast.Node, where *s
 func targets(n ast.Node) []ast.Expr {
 	switch n := n.(type) {
 	case *ast.AssignStmt:
-		if n.Tok != token.DEFINE {
-			return n.Lhs
-		}
+		return n.Lhs
 	case *ast.IncDecStmt:
 		return []ast.Expr{n.X}
 	case *ast.RangeStmt:
-		if n.Tok == token.ASSIGN {
-			return []ast.Expr{n.Key, n.Value}
-		}
+		return []ast.Expr{n.Key, n.Value}
 	case *ast.UnaryExpr:
 		if n.Op == token.AND {
 			return []ast.Expr{n.X}
