@@ -78,8 +78,9 @@
 // over time (G4). By Little's law a mean of M in flight is a rate of M/d starts:
 //
 //   - ¾·M slots are always open;
-//   - above them a slot opens only when d/M has passed since the last start (half
-//     of that may be saved up), so that starts are spread evenly;
+//   - above them a slot opens only when d/M has passed since the last start, so that
+//     starts are spread evenly (one that comes late by half of d/M, or by 5 ms, is
+//     made up for);
 //   - at no instant are more than max(⌈M⌉, round(1.15·M)) in flight.
 //
 // Even starts are worth more than the fraction: they keep the CPU parts of

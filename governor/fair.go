@@ -82,6 +82,8 @@ type dispatcher struct {
 	meanSlot       float64       // mean slot time of all batches, s
 	due            time.Duration // when the even pace has its next start
 
+	forgetAt time.Duration
+
 	at     time.Duration // up to which the totals reach
 	totals totals
 }
@@ -352,8 +354,13 @@ func smooth(mean, sample, weight float64) float64 {
 }
 
 // forget drops the flows that were idle for longer than they are remembered
-// and, while there are too many, other idle ones.
+// and, while there are too many, other idle ones. It looks at all flows, so it does
+// that only ten times in the time that a flow is remembered for, or when there are too many.
 func (d *dispatcher) forget(now time.Duration) {
+	if now < d.forgetAt && len(d.flows) <= d.bounds.MaxFlows {
+		return
+	}
+	d.forgetAt = now + d.bounds.FlowMemory/10
 	for key, f := range d.flows {
 		if f.idle() && (now-f.idleSince > d.bounds.FlowMemory || len(d.flows) > d.bounds.MaxFlows) {
 			delete(d.flows, key)

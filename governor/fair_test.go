@@ -383,6 +383,8 @@ func TestG6FlowsAreForgottenWhenIdle(t *testing.T) {
 	d.forget(61 * time.Second)
 	require.Contains(t, d.flows, "idle", "remembered for a minute")
 	d.forget(62 * time.Second)
+	require.Contains(t, d.flows, "idle", "looking costs, so not at every sample")
+	d.forget(67 * time.Second)
 	require.NotContains(t, d.flows, "idle")
 	require.Contains(t, d.flows, "busy")
 	for i := range 10 {

@@ -102,6 +102,17 @@ func TestG4LawRules(t *testing.T) {
 	}
 }
 
+// Exactly on the tolerance's edge counts as within, whatever rounding does.
+func TestG4Rule3EdgeIsWithin(t *testing.T) {
+	for target := 0.5; target < 0.95; target += 0.013 {
+		for _, tolerance := range []float64{0.01, 0.02, 0.025, -0.01, -0.02, -0.025} {
+			in := lawCase(10, 10, target/(1+tolerance))
+			in.target, in.tolerance = target, math.Abs(tolerance)
+			require.Equal(t, VerdictSettled, law(in).verdict, "target %v, r = 1%+v", target, tolerance)
+		}
+	}
+}
+
 // The pure law keeps its bounds whatever it is fed.
 func TestG4LawBounds(t *testing.T) {
 	rng := newRand(t, 1)
