@@ -67,9 +67,9 @@
 //     target, if slots were free and N·r < 0.9·M. It costs no throughput: N are enough.
 //
 // A window ends after whole intervals (10 s) once it holds 20 completions, or
-// after 30 intervals. One that holds 40 and calls for a move of 30% or more is
-// acted on at once: precision is for the last few percent. M starts small, four
-// slots per core, so that d₀ is known before the limit is reached.
+// after 30 intervals. One that holds 20 and calls for a move of half of M, or n and
+// a move of ½·√(20/n), is acted on at once: precision is for the last few percent. M
+// starts small, eight slots per core, so that d₀ is known before the limit is reached.
 //
 // # Between two slots
 //
