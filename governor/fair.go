@@ -41,7 +41,8 @@ const (
 type flow struct {
 	key string
 	// tag is the virtual start time of the flow's next batch, slot-seconds:
-	// what it was charged so far, not behind dispatcher.virtual at a grant.
+	// what it was charged so far, not behind dispatcher.virtual when its queue
+	// began. A flow that keeps waiting may fall behind it: it was charged too much.
 	tag         float64
 	guess       float64 // mean slot time of its batches, s; 0 before the first
 	inFlight    int
@@ -300,7 +301,7 @@ func (d *dispatcher) grant(f *flow, l *lease) {
 	if charge == 0 {
 		charge = d.meanSlot
 	}
-	f.tag = math.Max(f.tag, d.virtual) + charge
+	f.tag += charge
 	f.inFlight++
 	d.inFlight++
 	if f.position >= 0 {
