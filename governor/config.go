@@ -43,7 +43,7 @@ type ModelConfig struct {
 	// anything, and the step alone governs. Default 0.5.
 	MinCPULimit float64 `yaml:"min_cpu_limit"`
 	// StartPerCore is M at start, in slots per core of the limit; never fewer
-	// than this number in all. It doubles as long as the slots are used. Default 4.
+	// than this number in all. It doubles as long as the slots are used. Default 8.
 	StartPerCore int `yaml:"start_per_core"`
 }
 
@@ -104,7 +104,7 @@ func Defaults() Config {
 		SampleInterval: 2 * time.Second,
 		Model: ModelConfig{
 			Enabled: true, Target: 0.96, Tolerance: 0.01, Interval: 10 * time.Second,
-			Completions: 20, MinCPULimit: 0.5, StartPerCore: 4,
+			Completions: 20, MinCPULimit: 0.5, StartPerCore: 8,
 		},
 		Step:    StepConfig{Enabled: true, Threshold: 0.2, Cooldown: 10 * time.Second},
 		Latency: LatencyConfig{Enabled: true, MinInFlight: 4, Threshold: 0.5, Unhealthy: 30 * time.Second},

@@ -67,9 +67,22 @@
 //     target, if slots were free and N·r < 0.9·M. It costs no throughput: N are enough.
 //
 // A window ends after whole intervals (10 s) once it holds 20 completions, or
-// after 30 intervals. One that holds 40 and calls for a move of 30% or more is
-// acted on at once: precision is for the last few percent. M starts small, four
-// slots per core, so that d₀ is known before the limit is reached.
+// after 30 intervals. One that holds 20 and calls for a move of half of M, or n and
+// a move of ½·√(20/n), is acted on at once: precision is for the last few percent. M
+// starts small, eight slots per core, so that d₀ is known before the limit is reached.
+//
+// # The step and the latency limit
+//
+// P halves the published capacity when the container stood still for CPU for more
+// than 20% of the time (pressure, else throttled time) in two samples in a row, at
+// most every 10 s, and grows by one slot in 2 s while it stands still for less than
+// half of that. It needs no CPU use. Where use is known, a stall counts only if the
+// limit was used up: below it a stall is a burst that met the end of a quota period, and fewer
+// slots would waste what is left.
+//
+// A compares the best mean time of a batch with the current one, adds √A or
+// multiplies by 0.5 to 0.9 once a window, and does neither unless it is the lowest
+// of the limits and its slots are used: latency.go.
 //
 // # Between two slots
 //
@@ -78,13 +91,14 @@
 // over time (G4). By Little's law a mean of M in flight is a rate of M/d starts:
 //
 //   - ¾·M slots are always open;
-//   - above them a slot opens only when d/M has passed since the last start (half
-//     of that may be saved up), so that starts are spread evenly;
+//   - above them a slot opens only when d/M has passed since the last start, so that
+//     starts are spread evenly (one that comes late by half of d/M, or by 5 ms, is
+//     made up for);
 //   - at no instant are more than max(⌈M⌉, round(1.15·M)) in flight.
 //
 // Even starts are worth more than the fraction: they keep the CPU parts of
 // batches from colliding inside one quota period. In the simulation of the
-// reference load (sim_test.go) a mean of 9.4 slots carries 97% of half a core at 1.1
+// reference load (sim_test.go) a mean of 9.4 slots carries 96% of half a core at 1.1
 // times the unloaded wall time; alternating between 9 and 10 slots costs 1.9 times.
 // While P, A or the ceiling is what binds, the capacity is a whole number and no
 // slot is ever held back.
@@ -96,7 +110,7 @@
 // ½, recovery +1 per 2 s. Ours, from simulation: target 0.96 with tolerance 0.01
 // (published: 0.9 with 0.05; a tolerance above (1 - target)/2 cannot tell a pinned
 // container from a settled one and is refused), fall ½ (symmetry with the rise),
-// use 0.9, pinned 0.98, ¾ and 1.15 for the pacing. Guesses that only decide how
+// use 0.9, pinned 0.98, ¾ and 1.15 for the pacing, the limit used up for a cut. Guesses that only decide how
 // quickly estimates follow: 0.2 and 0.05 for mean slot times, 0.3 for B and d₀.
 //
 // # Whose batch is next

@@ -41,7 +41,8 @@ const (
 type flow struct {
 	key string
 	// tag is the virtual start time of the flow's next batch, slot-seconds:
-	// what it was charged so far, not behind dispatcher.virtual at a grant.
+	// what it was charged so far, not behind dispatcher.virtual when its queue
+	// began. A flow that keeps waiting may fall behind it: it was charged too much.
 	tag         float64
 	guess       float64 // mean slot time of its batches, s; 0 before the first
 	inFlight    int
@@ -81,6 +82,8 @@ type dispatcher struct {
 	virtual        float64
 	meanSlot       float64       // mean slot time of all batches, s
 	due            time.Duration // when the even pace has its next start
+
+	forgetAt time.Duration
 
 	at     time.Duration // up to which the totals reach
 	totals totals
@@ -298,7 +301,7 @@ func (d *dispatcher) grant(f *flow, l *lease) {
 	if charge == 0 {
 		charge = d.meanSlot
 	}
-	f.tag = math.Max(f.tag, d.virtual) + charge
+	f.tag += charge
 	f.inFlight++
 	d.inFlight++
 	if f.position >= 0 {
@@ -352,8 +355,13 @@ func smooth(mean, sample, weight float64) float64 {
 }
 
 // forget drops the flows that were idle for longer than they are remembered
-// and, while there are too many, other idle ones.
+// and, while there are too many, other idle ones. It looks at all flows, so it does
+// that only ten times in the time that a flow is remembered for, or when there are too many.
 func (d *dispatcher) forget(now time.Duration) {
+	if now < d.forgetAt && len(d.flows) <= d.bounds.MaxFlows {
+		return
+	}
+	d.forgetAt = now + d.bounds.FlowMemory/10
 	for key, f := range d.flows {
 		if f.idle() && (now-f.idleSince > d.bounds.FlowMemory || len(d.flows) > d.bounds.MaxFlows) {
 			delete(d.flows, key)

@@ -288,7 +288,7 @@ func TestRunFollowsTheContainer(t *testing.T) {
 		}
 		synctest.Wait()
 		require.Equal(t, RegimeModel, g.Snapshot().Regime)
-		require.Equal(t, 4, g.Snapshot().Capacity)
+		require.Equal(t, 8, g.Snapshot().Capacity)
 		var usage time.Duration
 		// Each batch in flight uses 0.1 cores. The sampler reads every 2 s, this
 		// loop writes a millisecond before.

@@ -16,9 +16,7 @@ const (
 	throttledShare = 0.1  // rule 5: of the quota's periods
 	kneeShare      = 0.9  // rule 5: N·r below this part of M is a fall
 	maxIntervals   = 30   // after which a window is judged whatever it holds
-	decisiveMove   = 0.3  // a move that needs no full window
-	decisiveCount  = 2    // completions for that, in multiples of the minimum
-	doublingMove   = 0.5  // a move that needs no more than the minimum
+	decisiveMove   = 0.5  // a move that needs the least completions and no full window
 	unhurried      = 1.1  // r above which d is taken for d₀
 	unhurriedShare = 0.3  // weight of the newest window in d₀
 )
@@ -285,9 +283,9 @@ func (m *model) judge(cfg Config) Verdict {
 }
 
 // decisive reports whether a relative move is so large that the noise of a
-// short window cannot have made it.
+// short window cannot have made it: noise falls with the square root of the count.
 func decisive(move float64, completions, minimum int) bool {
-	return move >= doublingMove-epsilon || move >= decisiveMove && completions >= decisiveCount*minimum
+	return move >= decisiveMove*math.Sqrt(float64(minimum)/float64(completions))-epsilon
 }
 
 // cut is rule 6: M follows a cut by the step.

@@ -102,6 +102,17 @@ func TestG4LawRules(t *testing.T) {
 	}
 }
 
+// Exactly on the tolerance's edge counts as within, whatever rounding does.
+func TestG4Rule3EdgeIsWithin(t *testing.T) {
+	for target := 0.5; target < 0.95; target += 0.013 {
+		for _, tolerance := range []float64{0.01, 0.02, 0.025, -0.01, -0.02, -0.025} {
+			in := lawCase(10, 10, target/(1+tolerance))
+			in.target, in.tolerance = target, math.Abs(tolerance)
+			require.Equal(t, VerdictSettled, law(in).verdict, "target %v, r = 1%+v", target, tolerance)
+		}
+	}
+}
+
 // The pure law keeps its bounds whatever it is fed.
 func TestG4LawBounds(t *testing.T) {
 	rng := newRand(t, 1)
@@ -135,10 +146,10 @@ type modelRun struct {
 
 func newModelRun(t *testing.T) *modelRun {
 	cfg := Defaults()
-	cfg.Model.Target, cfg.Model.Tolerance = 0.9, 0.05
+	cfg.Model.Target, cfg.Model.Tolerance, cfg.Model.StartPerCore = 0.9, 0.05, 4
 	r := &modelRun{t: t, cfg: cfg}
 	require.Equal(t, VerdictInitialLimit, r.see(observation{limit: 1, readable: true}))
-	require.Equal(t, 4.0, r.m.m, "four slots per core")
+	require.Equal(t, 4.0, r.m.m, "start_per_core")
 	return r
 }
 
@@ -156,9 +167,9 @@ func TestG4WindowIsWholeIntervalsWithTwentyCompletions(t *testing.T) {
 	r := newModelRun(t)
 	// r = 0.9/0.75 = 1.2: not decisive, so the window must be full.
 	for range 4 {
-		require.Equal(t, VerdictGrowing, r.see(r.busy(0.75, 100)), "10 s are not over")
+		require.Equal(t, VerdictGrowing, r.see(r.busy(0.75, 8)), "10 s are not over")
 	}
-	require.Equal(t, VerdictRose, r.see(r.busy(0.75, 100)))
+	require.Equal(t, VerdictRose, r.see(r.busy(0.75, 8)))
 	require.InDelta(t, 4.8, r.m.m, epsilon)
 
 	r = newModelRun(t)
@@ -186,9 +197,9 @@ func TestG4DecisiveMovesNeedNoFullWindow(t *testing.T) {
 		{0.9 / 1.5, 20, VerdictRose},
 		{0.9 / 1.5, 19, VerdictGrowing},
 		{0.9 / 1.49, 20, VerdictGrowing},
-		{0.9 / 1.3, 40, VerdictRose},
-		{0.9 / 1.3, 39, VerdictGrowing},
-		{0.9 / 1.29, 400, VerdictGrowing},
+		{0.9 / 1.25, 80, VerdictRose},
+		{0.9 / 1.25, 79, VerdictGrowing},
+		{0.9 / 1.21, 100, VerdictGrowing},
 	} {
 		r := newModelRun(t)
 		require.Equal(t, c.want, r.see(r.busy(c.cores, c.completions)), "%+v", c)
@@ -229,7 +240,7 @@ func TestG4Rule1NoEvidence(t *testing.T) {
 	})
 	t.Run("a window that saw unreadable use is dropped", func(t *testing.T) {
 		r := newModelRun(t)
-		r.see(r.busy(0.75, 100))
+		r.see(r.busy(0.75, 8))
 		r.see(observation{limit: 1})
 		require.Zero(t, r.m.window)
 	})
@@ -239,9 +250,9 @@ func TestG4Rule1LimitChangeMovesNothing(t *testing.T) {
 	for at := range 5 {
 		r := newModelRun(t)
 		for i := range 5 {
-			o := r.busy(0.75, 100)
+			o := r.busy(0.75, 8)
 			if i >= at {
-				o = r.busy(1.5, 100)
+				o = r.busy(1.5, 8)
 				o.limit = 2
 			}
 			want := VerdictGrowing
@@ -251,9 +262,9 @@ func TestG4Rule1LimitChangeMovesNothing(t *testing.T) {
 			require.Equal(t, want, r.see(o), "sample %d, limit changed in %d", i, at)
 		}
 		for range at {
-			require.Equal(t, VerdictGrowing, r.see(func() observation { o := r.busy(1.5, 100); o.limit = 2; return o }()))
+			require.Equal(t, VerdictGrowing, r.see(func() observation { o := r.busy(1.5, 8); o.limit = 2; return o }()))
 		}
-		o := r.busy(1.5, 100)
+		o := r.busy(1.5, 8)
 		o.limit = 2
 		require.Equal(t, VerdictRose, r.see(o), "a whole window after the change")
 	}
@@ -269,10 +280,10 @@ func TestG4IdleSamplesFeedTheBackgroundOnly(t *testing.T) {
 	}
 	require.InDelta(t, 0.1, r.m.background.cores, epsilon)
 	for i := range 4 {
-		require.Equal(t, VerdictGrowing, r.see(r.busy(0.75, 100)), "sample %d", i)
+		require.Equal(t, VerdictGrowing, r.see(r.busy(0.75, 8)), "sample %d", i)
 		require.Equal(t, VerdictIdle, r.see(idle))
 	}
-	require.Equal(t, VerdictRose, r.see(r.busy(0.75, 100)))
+	require.Equal(t, VerdictRose, r.see(r.busy(0.75, 8)))
 	require.InDelta(t, 4*(0.9-0.1)/(0.75-0.1), r.m.m, 1e-6)
 }
 
@@ -324,12 +335,12 @@ func TestG2CutPullsTheModelDown(t *testing.T) {
 func TestModelFigures(t *testing.T) {
 	r := newModelRun(t)
 	for range 5 {
-		o := r.busy(0.75, 100)
-		o.arrivals = 200
+		o := r.busy(0.75, 8)
+		o.arrivals = 16
 		r.see(o)
 	}
-	require.InDelta(t, 7.5/500, r.m.perBatch(), 1e-9)
-	require.InDelta(t, (7.5/500)*100/0.9, r.m.required(0.9), 1e-9)
+	require.InDelta(t, 7.5/40, r.m.perBatch(), 1e-9)
+	require.InDelta(t, (7.5/40)*8/0.9, r.m.required(0.9), 1e-9)
 }
 
 // Time constants that the law takes from elsewhere stay what doc.go says.

@@ -14,10 +14,10 @@ type metrics struct {
 	shed     map[string]prometheus.Counter
 	verdicts map[Verdict]prometheus.Counter
 
-	capacity, signal, inFlight, waiting, flows, guaranteed  *prometheus.Desc
-	arrivals, completions, cuts                             *prometheus.Desc
-	limit, used, background, perBatch, required, throttled  *prometheus.Desc
-	stalled, ratio, modelVerdict, regime, batchTime, target *prometheus.Desc
+	capacity, signal, inFlight, waiting, flows, guaranteed   *prometheus.Desc
+	arrivals, completions, cuts                              *prometheus.Desc
+	limit, used, background, perBatch, required, throttled   *prometheus.Desc
+	stalled, ratio, modelVerdict, regime, batchTime, ceiling *prometheus.Desc
 }
 
 func newMetrics(snapshot func() Snapshot) *metrics {
@@ -28,7 +28,7 @@ func newMetrics(snapshot func() Snapshot) *metrics {
 		snapshot: snapshot,
 		waited: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name:    "spillway_governor_wait_seconds",
-			Help:    "How long batches waited for a slot, those that got none at once.",
+			Help:    "How long batches waited that got a slot, but not at once.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10},
 		}),
 		shedTotal: prometheus.NewCounterVec(prometheus.CounterOpts{
@@ -58,11 +58,11 @@ func newMetrics(snapshot func() Snapshot) *metrics {
 		required:     desc("cpu_required_cores", "CPU limit at which the arrivals would use the target; a lower bound while batches wait or are shed."),
 		throttled:    desc("cpu_throttled_seconds_total", "Time for which the cgroup that owns the limit was throttled, over all processors."),
 		stalled:      desc("cpu_stalled_seconds_total", "Time for which the container stood still for CPU."),
-		ratio:        desc("model_ratio", "CPU target over CPU use, without the background, in the last window; 0 if the CPU was barely used."),
+		ratio:        desc("model_ratio", "CPU target over CPU use, both without the background, in the last window; 0 if the CPU was barely used."),
 		modelVerdict: desc("model_verdict", "Why the model last moved or did not: 1 for the verdict on the last whole window.", "verdict"),
 		regime:       desc("regime", "1 for the signals that can govern.", "regime"),
 		batchTime:    desc("batch_seconds", "Time for which batches hold a slot: mean of late, and best mean known.", "kind"),
-		target:       desc("max_in_flight", "The configured ceiling of the capacity."),
+		ceiling:      desc("max_in_flight", "The configured ceiling of the capacity."),
 	}
 	for _, reason := range reasons() {
 		m.shed[reason] = m.shedTotal.WithLabelValues(reason)
@@ -81,7 +81,7 @@ func (m *metrics) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		m.capacity, m.signal, m.inFlight, m.waiting, m.flows, m.guaranteed, m.arrivals, m.completions, m.cuts,
 		m.limit, m.used, m.background, m.perBatch, m.required, m.throttled, m.stalled, m.ratio, m.modelVerdict,
-		m.regime, m.batchTime, m.target,
+		m.regime, m.batchTime, m.ceiling,
 	} {
 		out <- d
 	}
@@ -103,7 +103,7 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.signal, s.Model, "model")
 	gauge(m.signal, s.Step, "step")
 	gauge(m.signal, s.Latency, "latency")
-	gauge(m.target, float64(s.Ceiling))
+	gauge(m.ceiling, float64(s.Ceiling))
 	gauge(m.inFlight, float64(s.InFlight))
 	gauge(m.waiting, float64(s.Waiting))
 	gauge(m.flows, float64(len(s.Flows)))

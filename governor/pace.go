@@ -14,11 +14,15 @@ const (
 	slotWeight = 0.05
 	// openShare of the mean capacity is open at every instant.
 	openShare = 0.75
-	// saved is how many starts ahead of the even pace may be made up for.
+	// saved is how many starts that came late may be made up for.
 	saved = 0.5
 	// peakShare is how many times the mean capacity may be in flight at once.
 	peakShare = 1.15
 )
+
+// catchUp is how late a start may always be without being lost, however close
+// to each other starts are: timers and busy processors are late by about that much.
+const catchUp = 5 * time.Millisecond
 
 // plan is a capacity: on average, and at one instant.
 type plan struct {
@@ -73,6 +77,6 @@ func (d *dispatcher) noteStart() {
 		return
 	}
 	spacing := d.spacing()
-	earliest := d.at - time.Duration(saved*float64(spacing))
+	earliest := d.at - max(catchUp, time.Duration(saved*float64(spacing)))
 	d.due = min(max(d.due, earliest), d.at) + spacing
 }

@@ -215,6 +215,41 @@ func TestG4FractionIsHonouredOverTime(t *testing.T) {
 	}
 }
 
+// Starts that come late, because timers do, are made up for: batches so short
+// that several of them fit into a timer's delay lose no throughput.
+func TestG4LateStartsAreMadeUpFor(t *testing.T) {
+	const slot, tick = time.Millisecond, 2 * time.Millisecond
+	d := newDispatcher(pacedPlan(9.4), generous())
+	ends := map[*lease]time.Duration{}
+	pending := map[*waiter]*lease{}
+	started := 0
+	for now := time.Duration(0); now < 4*time.Second; now += tick {
+		d.tick(now) // all that came due since the last tick comes late
+		for l, end := range ends {
+			if end <= now {
+				delete(ends, l)
+				d.giveBack(now, l, completed)
+			}
+		}
+		for len(pending) < 20 {
+			l := &lease{}
+			if w, _, _ := d.admit(now, "a", l, -1, 0); w != nil {
+				pending[w] = l
+			} else {
+				ends[l], started = now+slot, started+1
+			}
+		}
+		for w, l := range pending {
+			if w.state == stateGranted {
+				delete(pending, w)
+				ends[l], started = now+slot, started+1
+			}
+		}
+	}
+	// Every slot comes back at the next tick, so a slot's time is a tick.
+	require.InEpsilon(t, 9.4*4*float64(time.Second)/float64(tick), float64(started), 0.05)
+}
+
 // testGovernor is a governor on a machine without cgroups whose capacity the
 // test moves.
 func testGovernor(t *testing.T, cfg Config) *Governor {

@@ -136,7 +136,8 @@ func (d *dispatcher) admit(now time.Duration, key string, l *lease, left time.Du
 	f.arrivals++
 	d.dispatch() // this may be the instant at which the pace has a start
 	if d.waiting == 0 && d.free() {
-		d.virtual = math.Max(d.virtual, f.tag)
+		f.tag = math.Max(f.tag, d.virtual)
+		d.virtual = f.tag
 		d.grant(f, l)
 		return nil, 0, nil
 	}

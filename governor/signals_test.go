@@ -151,6 +151,12 @@ func TestG5StuckAtTheFloorIsMeasuredAgain(t *testing.T) {
 		r.see(r.l.a, 31, 20, true)
 	}
 	require.Equal(t, 4.0, r.l.a, "what is never healthy does not become the baseline")
+
+	// Not even where it is all that was ever seen.
+	r = &latencyRun{cfg: Defaults(), l: latency{a: 64}}
+	r.see(64, 31, 20, true)
+	require.Equal(t, 1.0, r.l.gradient())
+	require.Less(t, r.l.a, 64.0)
 }
 
 // inputs for the controller: a container of one core that used cores.

@@ -34,9 +34,9 @@ type Snapshot struct {
 	Completions int    `json:"completions"`
 	Cuts        uint64 `json:"step_cuts"`
 
-	CPU      CPUSnapshot     `json:"cpu"`
-	Decision DecisionView    `json:"model_decision"`
-	Batch    LatencySnapshot `json:"batch_time"`
+	CPU      CPUSnapshot      `json:"cpu"`
+	Decision DecisionSnapshot `json:"model_decision"`
+	Batch    BatchSnapshot    `json:"batch_time"`
 	// Flows lists the flows with work, those with most waiting first, at most 100.
 	Flows []FlowSnapshot `json:"flows"`
 }
@@ -57,8 +57,8 @@ type CPUSnapshot struct {
 	Stalled   float64 `json:"stalled_seconds"`   // since start
 }
 
-// DecisionView is why the model last moved, or did not.
-type DecisionView struct {
+// DecisionSnapshot is why the model last moved, or did not.
+type DecisionSnapshot struct {
 	// Verdict is about the last sample, Judged about the last whole window.
 	Verdict Verdict `json:"verdict"`
 	Judged  Verdict `json:"judged,omitempty"`
@@ -68,8 +68,8 @@ type DecisionView struct {
 	Window float64 `json:"window_seconds"`
 }
 
-// LatencySnapshot is in seconds of slot time.
-type LatencySnapshot struct {
+// BatchSnapshot is in seconds of slot time.
+type BatchSnapshot struct {
 	Mean     float64 `json:"mean_seconds"`
 	Best     float64 `json:"best_seconds"`
 	Gradient float64 `json:"gradient"`
@@ -105,11 +105,11 @@ func (g *Governor) Snapshot() Snapshot {
 			PerBatch: c.model.perBatch(), Required: c.model.required(g.cfg.Model.Target),
 			Throttled: g.cpu.Throttled.Seconds(), Stall: c.stall, Stalled: c.stalled,
 		},
-		Decision: DecisionView{
+		Decision: DecisionSnapshot{
 			Verdict: c.verdict, Judged: c.model.judged.verdict, Ratio: finite(c.model.judged.ratio),
 			Wanted: c.model.judged.wanted, Window: c.model.last.seconds,
 		},
-		Batch: LatencySnapshot{Mean: d.meanSlot, Best: c.latency.best, Gradient: c.latency.gradient()},
+		Batch: BatchSnapshot{Mean: d.meanSlot, Best: c.latency.best, Gradient: c.latency.gradient()},
 		Flows: []FlowSnapshot{},
 	}
 	if g.cpuErr != nil {
