@@ -11,6 +11,7 @@ import (
 
 	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/ingester/sink/discard"
+	"github.com/spillway-telemetry/spillway/relabel"
 )
 
 // explainOptions are the flags of spillway explain.
@@ -74,10 +75,22 @@ func (o *explainOptions) ask() (*ingester.Explanation, error) {
 	return e, json.NewDecoder(resp.Body).Decode(e)
 }
 
+func writeStep(out io.Writer, i int, s relabel.Step) {
+	fmt.Fprintf(out, "relabel %d %s\n", i, s.Rule)
+	switch {
+	case s.Dropped:
+		fmt.Fprintf(out, "  DROPS it: %s\n", s.Why)
+	case s.Changed:
+		fmt.Fprintf(out, "  makes it %s\n", s.After)
+	default:
+		fmt.Fprintf(out, "  changes nothing: %s\n", s.Why)
+	}
+}
+
 func writeExplanation(out io.Writer, e *ingester.Explanation) {
 	fmt.Fprintf(out, "%s: %s\n\nstream %s\n", strings.ToUpper(e.Outcome[:1])+e.Outcome[1:], e.Why, e.Stream)
-	for _, step := range e.Relabel {
-		fmt.Fprintf(out, "relabel %s\n", step)
+	for i, step := range e.Relabel {
+		writeStep(out, i, step)
 	}
 	if e.Policy != nil {
 		for i, rule := range e.Policy.Rules {

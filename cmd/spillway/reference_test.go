@@ -84,7 +84,9 @@ func requireDocument(t *testing.T, file, want string) {
 	}
 	have, err := os.ReadFile(file)
 	require.NoError(t, err)
-	require.Equal(t, want, string(have), "run `make golden` and read the difference")
+	if want != string(have) {
+		t.Errorf("%s is not what the code says: run `make golden` and read the difference", file)
+	}
 }
 
 // fieldDocs are the comments of struct fields, by type name and field name.
@@ -103,8 +105,15 @@ func (d fieldDocs) read(t *testing.T, dir string) {
 			}
 			if st, ok := spec.Type.(*ast.StructType); ok {
 				for _, field := range st.Fields.List {
+					names := []string{}
 					for _, name := range field.Names {
-						d[f.Name.Name+"."+spec.Name.Name+"."+name.Name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
+						names = append(names, name.Name)
+					}
+					if embedded, ok := field.Type.(*ast.SelectorExpr); ok && len(names) == 0 {
+						names = append(names, embedded.Sel.Name)
+					}
+					for _, name := range names {
+						d[f.Name.Name+"."+spec.Name.Name+"."+name] = strings.Join(strings.Fields(field.Doc.Text()), " ")
 					}
 				}
 			}
@@ -128,13 +137,15 @@ func (d fieldDocs) rows(out *strings.Builder, prefix string, v reflect.Value) {
 		}
 		section := v.Field(i)
 		ours := section.Kind() == reflect.Struct && (strings.HasPrefix(section.Type().String(), "main.") || strings.HasPrefix(section.Type().String(), "governor."))
+		doc := plain(field.Name, d[v.Type().String()+"."+field.Name])
 		if name == "" { // inlined
 			if ours {
 				d.rows(out, prefix, section)
+			} else if doc != "" {
+				fmt.Fprintf(out, "| others |  | %s |\n", doc)
 			}
 			continue
 		}
-		doc := d[strings.TrimPrefix(v.Type().String(), "*")+"."+field.Name]
 		if doc != "" {
 			fmt.Fprintf(out, "| `%s%s` | %s | %s |\n", prefix, name, defaultText(v.Field(i)), strings.ReplaceAll(doc, "|", "\\|"))
 		}
@@ -142,6 +153,16 @@ func (d fieldDocs) rows(out *strings.Builder, prefix string, v reflect.Value) {
 			d.rows(out, prefix+name+".", section)
 		}
 	}
+}
+
+// plain takes the Go name off the start of a comment.
+func plain(name, doc string) string {
+	for _, verb := range []string{" is ", " are ", " has ", " "} {
+		if rest, ok := strings.CutPrefix(doc, name+verb); ok {
+			return strings.ToUpper(rest[:1]) + rest[1:]
+		}
+	}
+	return doc
 }
 
 func defaultText(v reflect.Value) string {
