@@ -4,8 +4,8 @@
 // bars before the first run, the figures after each, the verdict at the end, and
 // draws capacity, batches in flight, CPU and wall time over time as an SVG.
 //
-//	go build -o /tmp/experiment ./testdata/governor/experiment
-//	/tmp/experiment -runs=5 -seconds=60 -svg=trade.svg
+//	go build -o bin/experiment ./testdata/governor/experiment
+//	bin/experiment -runs=5 -seconds=60 -svg=trade.svg
 //
 // It needs root and a v1 cpu controller (a v2 one is used where there is none);
 // elsewhere it says so and ends. The group gets the largest CPU share, so that the quota
