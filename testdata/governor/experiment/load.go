@@ -9,8 +9,9 @@ import (
 	"runtime"
 	"slices"
 	"sync"
-	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/spillway-telemetry/spillway/governor"
 )
@@ -80,7 +81,7 @@ func (r *recorder) since(n int) (wall, p99 float64, all int) {
 }
 
 // child is the process in the cgroup.
-func child(s scenario, arm string, length time.Duration) {
+func child(s scenario, arm string, seed uint64, length time.Duration) {
 	unloaded := measureUnloaded(s)
 	g, err := governor.New(config(arm), nil, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
@@ -97,7 +98,7 @@ func child(s scenario, arm string, length time.Duration) {
 	var rec recorder
 	begun, used := time.Now(), processTime()
 	if s.rate > 0 {
-		go offer(ctx, g, &rec, s)
+		go offer(ctx, g, &rec, s, seed)
 	} else {
 		for range workers {
 			go func() {
@@ -128,11 +129,11 @@ func batch(ctx context.Context, g *governor.Governor, rec *recorder, s scenario)
 	rec.note(wall, time.Since(asked))
 }
 
-// offer is an open load with random arrivals.
-func offer(ctx context.Context, g *governor.Governor, rec *recorder, s scenario) {
-	next := time.Now()
+// offer is an open load with random arrivals, the same for every arm of a run.
+func offer(ctx context.Context, g *governor.Governor, rec *recorder, s scenario, seed uint64) {
+	rng, next := rand.New(rand.NewPCG(seed, 0)), time.Now()
 	for ctx.Err() == nil {
-		next = next.Add(time.Duration(rand.ExpFloat64() / s.rate * float64(time.Second)))
+		next = next.Add(time.Duration(rng.ExpFloat64() / s.rate * float64(time.Second)))
 		time.Sleep(time.Until(next))
 		go batch(ctx, g, rec, s)
 	}
@@ -153,19 +154,15 @@ func burn(d time.Duration) time.Duration {
 	return time.Since(begun)
 }
 
-func threadTime() time.Duration {
-	const thread = 1 // RUSAGE_THREAD
-	return usage(thread)
-}
+func threadTime() time.Duration  { return cpuClock(unix.CLOCK_THREAD_CPUTIME_ID) }
+func processTime() time.Duration { return cpuClock(unix.CLOCK_PROCESS_CPUTIME_ID) }
 
-func processTime() time.Duration { return usage(syscall.RUSAGE_SELF) }
-
-func usage(who int) time.Duration {
-	var u syscall.Rusage
-	if err := syscall.Getrusage(who, &u); err != nil {
+func cpuClock(id int32) time.Duration {
+	var t unix.Timespec
+	if err := unix.ClockGettime(id, &t); err != nil {
 		panic(err)
 	}
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+	return time.Duration(t.Nano())
 }
 
 // measureUnloaded is the mean wall time of a CPU part, one at a time.
