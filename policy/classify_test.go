@@ -8,7 +8,6 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"unicode/utf8"
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
@@ -181,100 +180,6 @@ func (n naive) explain(ls labels.Labels, id int) Explanation {
 	return e
 }
 
-// TestP13CoverIsNeverFalse checks what covering claims against every label set:
-// a rule said to be covered never matches what the covering rule does not, and
-// a rule said to match nothing matches nothing.
-func TestP13CoverIsNeverFalse(t *testing.T) {
-	sets := allLabelSets()
-	covered, contradictions := 0, 0
-	for seed := range uint64(1000) {
-		rules := randomRules(rand.New(rand.NewPCG(seed, 13)), someRegexp, true)
-		oracle := newNaive(t, rules)
-		p := loadRules(t, rules).Stream("logs")
-		for i, by := range covering(p.rules, p.index) {
-			_, nothing := p.rules[i].contradiction()
-			if nothing {
-				contradictions++
-			}
-			if by >= 0 {
-				require.Less(t, by, i)
-				covered++
-			}
-			for _, ls := range sets {
-				if !oracle.matches(i, ls) {
-					continue
-				}
-				if nothing || by >= 0 && !oracle.matches(by, ls) {
-					t.Fatalf("seed %d: rules[%d] matches %s, although nothing = %t, covered by rules[%d]: %q", seed, i, ls, nothing, by, rules)
-				}
-			}
-		}
-	}
-	require.Greater(t, covered, 500)
-	require.Greater(t, contradictions, 100)
-}
-
-// TestP13CoverIsFound checks that among rules of equalities and lists of values
-// alone, covering finds the first covering rule there is. All their values are
-// in the universe, so trying every label set of it proves what is covered.
-func TestP13CoverIsFound(t *testing.T) {
-	sets := allLabelSets()
-	lists := []string{"x|y", "y", "[xyz]", "xy|z", "x|xy|z"}
-	for seed := range uint64(500) {
-		rules := randomRules(rand.New(rand.NewPCG(seed, 14)), lists, false)
-		oracle := newNaive(t, rules)
-		p := loadRules(t, rules).Stream("logs")
-		got := covering(p.rules, p.index)
-		for i := range rules {
-			mine := slices.DeleteFunc(slices.Clone(sets), func(ls labels.Labels) bool { return !oracle.matches(i, ls) })
-			_, nothing := p.rules[i].contradiction()
-			require.Equal(t, len(mine) == 0, nothing, "seed %d, rules[%d]: %q", seed, i, rules)
-			if nothing {
-				continue
-			}
-			want := -1
-			for e := i - 1; e >= 0; e-- {
-				if !slices.ContainsFunc(mine, func(ls labels.Labels) bool { return !oracle.matches(e, ls) }) {
-					want = e
-				}
-			}
-			require.Equal(t, want, got[i], "seed %d, rules[%d]: %q", seed, i, rules)
-		}
-	}
-}
-
-// TestP13CoverByNegation pins proofs that need the values which a matcher
-// rejects.
-func TestP13CoverByNegation(t *testing.T) {
-	for _, c := range []struct {
-		earlier, later string
-		covered        bool
-	}{
-		{`a!="x"`, `a!="x", b="y"`, true},
-		{`a!="x"`, `a="y"`, true},
-		{`a!="x"`, `a="x"`, false},
-		{`a!="x"`, `b="x"`, false},
-		{`a!~"x|y"`, `a!="x", a!="y"`, true},
-		{`a!~"x|y"`, `a!="x"`, false},
-		{`a!~"x|y"`, `a!~"[xyz]"`, true},
-		{`a!=""`, `a=~".+"`, true},
-		{`a=~".+"`, `a!=""`, true},
-		{`a=~".+"`, `a="x"`, true},
-		{`a=~".+"`, `b="x"`, false},
-		{`a=~".*"`, `b="x"`, true},
-		{`a=""`, `a=""`, true},
-		{`a=""`, `a=~""`, true},
-		{`a=""`, `b="x"`, false},
-		{`a=~"x.*"`, `a=~"x.*", b="y"`, true},
-		{`a=~"x.*"`, `a=~"xx.*"`, false}, // true, but not provable here
-		{`a=~"x.*"`, `a="xy"`, true},
-		{`a=~"x|y|z"`, `a=~"x|w", a!="w"`, true},
-	} {
-		p := loadRules(t, []testRule{{"c0", strings.Split(c.earlier, ", ")}, {"c1", strings.Split(c.later, ", ")}}).Stream("logs")
-		require.Equal(t, c.covered, covering(p.rules, p.index)[1] == 0, "%s before %s", c.earlier, c.later)
-	}
-}
-
 // TestIndexTriesFewRules checks what keeps many classes as cheap as few: no
 // label set of a policy of 1000 teams has more than a handful of candidates,
 // although all rules share a label value and half of them list several values.
@@ -339,14 +244,16 @@ func BenchmarkClassify(b *testing.B) {
 	}
 }
 
-// BenchmarkLoad loads 10,000 classes with a rule each, whose warnings are
-// quick or slow to find.
+// BenchmarkLoad loads 10,000 rules that are told apart by an equality, by a
+// regular expression alone, and by one beside an equality that all have.
 func BenchmarkLoad(b *testing.B) {
-	regexps := make([]testRule, 10000)
+	regexps, mixed := make([]testRule, 10000), make([]testRule, 10000)
 	for i := range regexps {
-		regexps[i] = testRule{"c0", []string{fmt.Sprintf(`pod=~"team-%d-.*"`, i), `env!="test"`}}
+		pod := fmt.Sprintf(`pod=~"team-%d-.*"`, i)
+		regexps[i] = testRule{"c0", []string{pod, `env!="test"`}}
+		mixed[i] = testRule{"c0", []string{`env="prod"`, pod}}
 	}
-	for name, rules := range map[string][]testRule{"keyed": manyRules(10000), "regexps": regexps} {
+	for name, rules := range map[string][]testRule{"equalities": manyRules(10000), "regexps": regexps, "mixed": mixed} {
 		b.Run(name, func(b *testing.B) {
 			file := policyFile([]string{"c0"}, rules)
 			for b.Loop() {
@@ -358,110 +265,15 @@ func BenchmarkLoad(b *testing.B) {
 	}
 }
 
-// FuzzMatchers takes any text for a matcher. What parseMatcher accepts, the
-// Prometheus parser reads as the same one matcher; what it refuses, that parser
-// refuses too or reads as something other than one matcher. Rules made of such
-// matchers classify as the oracle does.
-func FuzzMatchers(f *testing.F) {
-	for _, seed := range [][2]string{
-		{`a="x"`, `b!="y"`}, {`"a.b"=~"x|y"`, `a!~".+"`}, {` a = 'x' `, "a=~`x\\d`"}, {`a="x",`, `"x"`},
-		{`a="x"} #`, `a=""`}, {`"a\x2eb"="\u0041"`, `a=~"(?i)x"`}, {`a=~"x|"`, `a=~""`}, {`a=~"[x-z]|\x{fffd}"`, `a=~"(x"`},
-		{`a=~"^x$"`, `a=~"(^x|y$)"`}, {`a=~"(|x)(y|)"`, `a!~"x*"`},
-	} {
-		f.Add(seed[0], seed[1], "x", "y")
-	}
-	f.Fuzz(func(t *testing.T, first, second, u, v string) {
-		var rules []rule
-		var oracle naive
-		for _, s := range []string{first, second} {
-			m, ok := checkParse(t, s)
-			if !ok {
-				continue
-			}
-			rules = append(rules, rule{matchers: []matcher{m}})
-			oracle.matchers = append(oracle.matchers, []*labels.Matcher{m.Matcher})
-			checkValues(t, m, u, v)
-		}
-		if len(rules) == 2 {
-			rules = append(rules, rule{matchers: []matcher{rules[0].matchers[0], rules[1].matchers[0]}})
-			oracle.matchers = append(oracle.matchers, []*labels.Matcher{oracle.matchers[0][0], oracle.matchers[1][0]})
-		}
-		slices.Reverse(rules)
-		slices.Reverse(oracle.matchers)
-		checkRules(t, rules, oracle, u, v)
-	})
-}
-
-func checkParse(t *testing.T, s string) (matcher, bool) {
-	got, err := parseMatcher(s)
-	want, wantErr := parser.NewParser(parser.Options{}).ParseMetricSelector("{" + s + "}")
-	if err != nil {
-		trailing := strings.Contains(s, "#") || strings.HasSuffix(strings.TrimSpace(s), ",")
-		require.True(t, wantErr != nil || trailing || !isMatcher(want, s), "%q refused: %v", s, err)
-		return got, false
-	}
-	require.NoError(t, wantErr, "%q", s)
-	require.Len(t, want, 1)
-	require.Equal(t, want[0].String(), got.String())
-	again, err := parseMatcher(got.String())
-	require.NoError(t, err)
-	require.True(t, got.equal(&again), "%q does not survive being written and read", s)
-	return got, true
-}
-
-// isMatcher reports that the selector ms, parsed from s, is one matcher on a
-// valid name, and not a metric name alone.
-func isMatcher(ms []*labels.Matcher, s string) bool {
-	if len(ms) != 1 {
-		return false
-	}
-	name := ms[0].Name
-	metric := name == labels.MetricName && !strings.Contains(s, name)
-	return name != "" && utf8.ValidString(name) && !metric
-}
-
-// checkValues compares what is claimed of a matcher's values with the matcher.
-func checkValues(t *testing.T, m matcher, more ...string) {
-	require.False(t, m.only != nil && m.allBut != nil)
-	probes := slices.Concat(m.only, m.allBut, more, []string{"", "x", "\n", "\xff", "\ufffd"})
-	for _, v := range probes {
-		if m.only != nil {
-			require.Equal(t, slices.Contains(m.only, v), m.Matches(v), "%s on %q", m, v)
-		}
-		if m.allBut != nil {
-			require.Equal(t, !slices.Contains(m.allBut, v), m.Matches(v), "%s on %q", m, v)
-		}
-	}
-}
-
-// checkRules compares index, covering and contradiction with the oracle on the
-// label sets that give u, v or nothing to each label that a rule names.
-func checkRules(t *testing.T, rules []rule, oracle naive, u, v string) {
-	x := newIndex(rules)
-	sets := []map[string]string{{}}
-	for _, name := range (&Policy{rules: rules}).LabelNames() {
-		for _, set := range slices.Clone(sets) {
-			for _, value := range []string{u, v} {
-				more := map[string]string{name: value}
-				for k, o := range set {
-					more[k] = o
-				}
-				sets = append(sets, more)
-			}
-		}
-	}
-	cover := covering(rules, x)
-	for _, set := range sets {
-		ls := labels.FromMap(set)
-		want := oracle.first(ls)
-		if want < 0 {
-			want = len(rules)
-		}
-		require.Equal(t, want, x.first(rules, ls), "%s", ls)
-		for i := range rules {
-			_, nothing := rules[i].contradiction()
-			require.False(t, nothing && oracle.matches(i, ls))
-			require.False(t, cover[i] >= 0 && oracle.matches(i, ls) && !oracle.matches(cover[i], ls))
-		}
-	}
+// TestRulesShareMatchers checks that a matcher which many rules repeat is parsed
+// and kept once, and a bad one is refused wherever it stands.
+func TestRulesShareMatchers(t *testing.T) {
+	p := loadRules(t, manyRules(3)).Stream("logs")
+	require.Same(t, p.rules[0].matchers[0].Matcher, p.rules[2].matchers[0].Matcher)
+	require.NotSame(t, p.rules[0].matchers[1].Matcher, p.rules[2].matchers[1].Matcher)
+	bad := testRule{"c0", []string{`a=~"("`}}
+	_, err := Load(policyFile(nil, []testRule{bad, bad}), "test.yaml", 1)
+	var problems Problems
+	require.ErrorAs(t, err, &problems)
+	require.Len(t, problems, 2)
 }

@@ -1,6 +1,10 @@
 package policy
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/prometheus/prometheus/model/labels"
+)
 
 // Whether an earlier rule covers a later one, so that the later one never wins,
 // is decided only where it can be proved: a false alarm would send somebody
@@ -13,19 +17,86 @@ import "slices"
 
 // covering returns for each rule the first earlier rule that covers it, -1 if
 // none is known to.
-func covering(rules []rule, x index) []int {
+func covering(rules []rule) []int {
+	f := file(rules)
 	out := make([]int, len(rules))
 	for i := range rules {
-		out[i] = firstCover(rules, x, i)
+		out[i] = f.firstCover(rules, i)
 	}
 	return out
 }
 
-// firstCover looks for rules that cover rules[i] only where they can be filed:
-// a rule with a key accepts for its label only the values of the key, so if it
-// covers rules[i], then rules[i] leaves a finite set of values to that label,
-// and the other rule is filed under each of them.
-func firstCover(rules []rule, x index, i int) int {
+// filed keeps covering from comparing every two rules. A rule is filed under
+// one of its matchers, its witness: a rule that it covers must imply that one
+// too, which can be seen from the other side.
+type filed struct {
+	// byValue has a rule under each value that its witness accepts. What the
+	// rule covers leaves the label some of these values and no other.
+	byValue map[pair][]int
+	// byMatcher and byName have a rule whose witness is a regular expression
+	// without a list of values. What the rule covers has the same matcher, or
+	// leaves the label finitely many values.
+	byMatcher map[matcherKey][]int
+	byName    map[string][]int
+	// rest are the rules all of whose matchers accept all but certain values.
+	rest []int
+}
+
+// matcherKey tells matchers apart.
+type matcherKey struct {
+	op labels.MatchType
+	pair
+}
+
+func (m *matcher) key() matcherKey { return matcherKey{m.Type, pair{m.Name, m.Value}} }
+
+func file(rules []rule) filed {
+	f := filed{byValue: map[pair][]int{}, byMatcher: map[matcherKey][]int{}, byName: map[string][]int{}}
+	uses := countUses(rules)
+	for i := range rules {
+		switch w := witness(&rules[i], uses); {
+		case w == nil:
+			f.rest = append(f.rest, i)
+		case w.only == nil:
+			f.byMatcher[w.key()] = append(f.byMatcher[w.key()], i)
+			f.byName[w.Name] = append(f.byName[w.Name], i)
+		default:
+			for _, v := range w.only {
+				p := pair{w.Name, v}
+				f.byValue[p] = append(f.byValue[p], i)
+			}
+		}
+	}
+	return f
+}
+
+// countUses counts how often each matcher occurs.
+func countUses(rules []rule) map[matcherKey]int {
+	uses := map[matcherKey]int{}
+	for i := range rules {
+		for j := range rules[i].matchers {
+			uses[rules[i].matchers[j].key()]++
+		}
+	}
+	return uses
+}
+
+// witness returns the matcher of r that occurs the least, so that few rules
+// share a place; nil if r has none that can be filed.
+func witness(r *rule, uses map[matcherKey]int) *matcher {
+	var best *matcher
+	for i := range r.matchers {
+		m := &r.matchers[i]
+		if m.allBut == nil && (best == nil || uses[m.key()] < uses[best.key()]) {
+			best = m
+		}
+	}
+	return best
+}
+
+// firstCover returns the first rule that covers rules[i], -1 if none does. It may
+// miss some where rules[i] is a contradiction.
+func (f *filed) firstCover(rules []rule, i int) int {
 	best := i
 	try := func(candidates []int) {
 		for _, e := range candidates {
@@ -37,12 +108,15 @@ func firstCover(rules []rule, x index, i int) int {
 			}
 		}
 	}
-	for _, m := range rules[i].matchers {
+	for j := range rules[i].matchers {
+		m := &rules[i].matchers[j]
+		try(f.byMatcher[m.key()])
 		if values, finite := rules[i].leaves(m.Name); finite && len(values) > 0 {
-			try(x.keyed[m.Name][values[0]])
+			try(f.byValue[pair{m.Name, values[0]}])
+			try(f.byName[m.Name])
 		}
 	}
-	try(x.rest)
+	try(f.rest)
 	if best == i {
 		return -1
 	}

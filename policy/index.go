@@ -15,54 +15,78 @@ import (
 // that lack every label they name, so they are tried for each set.
 type index struct {
 	// keyed[name][value] are the rules filed under that pair, ascending.
-	keyed map[string]map[string][]int
+	keyed map[string]map[string][]candidate
 	// rest are the rules without a key, ascending.
-	rest []int
+	rest []candidate
+}
+
+// candidate is a rule that may match, and the matchers that decide it: all but
+// the key. It holds what a decision needs in as few places as possible, since
+// with many rules nearly every place is a wait for memory.
+type candidate struct {
+	rule     int
+	matchers []*labels.Matcher
 }
 
 func newIndex(rules []rule) index {
-	x := index{keyed: map[string]map[string][]int{}}
+	x := index{keyed: map[string]map[string][]candidate{}}
 	uses := countPairs(rules)
 	for i, r := range rules {
 		key := rarest(r, uses)
+		c := candidate{rule: i}
+		for j := range r.matchers {
+			if m := &r.matchers[j]; m != key {
+				c.matchers = append(c.matchers, m.Matcher)
+			}
+		}
 		if key == nil {
-			x.rest = append(x.rest, i)
+			x.rest = append(x.rest, c)
 			continue
 		}
 		byValue := x.keyed[key.Name]
 		if byValue == nil {
-			byValue = map[string][]int{}
+			byValue = map[string][]candidate{}
 			x.keyed[key.Name] = byValue
 		}
 		for _, v := range key.only {
-			byValue[v] = append(byValue[v], i)
+			byValue[v] = append(byValue[v], c)
 		}
 	}
 	return x
 }
 
-// first returns the lowest i for which rules[i] matches ls, len(rules) if none
-// does. rules are those that the index was made of.
-func (x *index) first(rules []rule, ls labels.Labels) int {
-	best := len(rules)
+// first returns the lowest index of a rule that matches ls, none if no rule
+// does. The names of ls are unique.
+func (x *index) first(ls labels.Labels, none int) int {
+	best := none
 	ls.Range(func(l labels.Label) {
-		best = lowest(rules, x.keyed[l.Name][l.Value], ls, best)
+		best = lowest(x.keyed[l.Name][l.Value], ls, best)
 	})
-	return lowest(rules, x.rest, ls, best)
+	return lowest(x.rest, ls, best)
 }
 
 // lowest returns the first of the candidates, which ascend, that is below best
 // and matches ls; best if there is none.
-func lowest(rules []rule, candidates []int, ls labels.Labels, best int) int {
-	for _, i := range candidates {
-		if i >= best {
+func lowest(candidates []candidate, ls labels.Labels, best int) int {
+	for i := range candidates {
+		c := &candidates[i]
+		if c.rule >= best {
 			break
 		}
-		if rules[i].matches(ls) {
-			return i
+		if c.matches(ls) {
+			return c.rule
 		}
 	}
 	return best
+}
+
+func (c *candidate) matches(ls labels.Labels) bool {
+	for _, m := range c.matchers {
+		if !m.Matches(ls.Get(m.Name)) {
+			return false
+		}
+	}
+	return true
 }
 
 // pair is a label's name and value.

@@ -16,7 +16,7 @@ import (
 // [Problems] and holds everything that is wrong, not only the first thing. An
 // empty file is a policy that limits nothing.
 func Load(data []byte, filename string, ingesters int) (*Set, error) {
-	l := loader{reader: reader{file: filename}, ingesters: ingesters}
+	l := loader{reader: reader{file: filename}, ingesters: ingesters, parsed: matchers{}}
 	if ingesters < 1 {
 		l.note(nil, "ingesters", "is %d: limits are divided by the number of ingesters, which is at least 1", ingesters)
 	}
@@ -35,6 +35,7 @@ func Load(data []byte, filename string, ingesters int) (*Set, error) {
 type loader struct {
 	reader
 	ingesters int
+	parsed    matchers
 }
 
 // streams reads the top level of a file into set.
@@ -290,7 +291,7 @@ func (l *loader) ruleMatchers(r, n *yaml.Node, path string) []matcher {
 		if !ok {
 			continue
 		}
-		m, err := parseMatcher(s)
+		m, err := l.parsed.matcher(s)
 		if err != nil {
 			l.note(node, at, "is %s: %v", shown(s), err)
 			continue

@@ -50,6 +50,21 @@ func parseMatcher(s string) (matcher, error) {
 	return newMatcher(m), nil
 }
 
+// matchers are the matchers parsed so far, by their text. Rules tend to repeat
+// them, and what rules share stays in the processor's cache.
+type matchers map[string]matcher
+
+func (ms matchers) matcher(s string) (matcher, error) {
+	if m, known := ms[s]; known {
+		return m, nil
+	}
+	m, err := parseMatcher(s)
+	if err == nil {
+		ms[s] = m
+	}
+	return m, err
+}
+
 // checkShape accepts exactly `name op "value"`. A selector may hold more, such
 // as several matchers, a bare metric name, or a comment behind its closing
 // brace, that nobody means to write in a list of matchers.
@@ -114,16 +129,6 @@ func (m *matcher) equal(o *matcher) bool {
 type rule struct {
 	class    int
 	matchers []matcher
-}
-
-func (r *rule) matches(ls labels.Labels) bool {
-	for i := range r.matchers {
-		m := r.matchers[i].Matcher
-		if !m.Matches(ls.Get(m.Name)) {
-			return false
-		}
-	}
-	return true
 }
 
 func (r rule) equal(o rule) bool {

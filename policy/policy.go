@@ -82,9 +82,10 @@ func (p *Policy) Default() int { return len(p.classes) - 1 }
 
 // Classify returns the id of the class that ls belongs to: that of the first
 // rule whose matchers all match, else default's (P8). A label that ls lacks
-// counts as empty (P10). It allocates nothing and does not keep ls.
+// counts as empty (P10). The names of ls must be unique. It allocates nothing
+// and does not keep ls.
 func (p *Policy) Classify(ls labels.Labels) int {
-	if i := p.index.first(p.rules, ls); i < len(p.rules) {
+	if i := p.index.first(ls, len(p.rules)); i < len(p.rules) {
 		return p.rules[i].class
 	}
 	return p.Default()

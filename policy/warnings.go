@@ -98,7 +98,7 @@ func (w *warner) unconfigured(p *Policy) {
 
 // rules warns of rules that never win.
 func (w *warner) rules(p *Policy) {
-	cover := covering(p.rules, p.index)
+	cover := covering(p.rules)
 	for i, r := range w.rulesIn {
 		if name, found := p.rules[i].contradiction(); found {
 			w.warn(w.rulePath(i), r.line,
