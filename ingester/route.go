@@ -15,6 +15,15 @@ type Route struct {
 	idx uint16
 }
 
+// NewRoute makes a route that no cache remembers, of the label set that was sent
+// and the one that the rules made of it; nil if they changed nothing. It keeps
+// copies. A sink can be tried with it, without an ingester.
+func NewRoute(sent, relabelled []byte) Route {
+	r := Route{seg: &segment{entries: make([]entry, 1), data: make([]byte, len(sent)+len(relabelled))}}
+	r.seg.add(0, 0, sent, verdict{}, relabelled != nil, relabelled)
+	return r
+}
+
 // Changed says that a rule, the API key or tidying altered the labels.
 func (r Route) Changed() bool { return r.seg != nil && r.entry().changed }
 
@@ -258,9 +267,9 @@ func (c *routes) promote(r Route) Route {
 func (c *routes) insert(hash uint64, scope uint32, key []byte, v verdict, changed bool, labels []byte) Route {
 	size := len(key) + len(labels)
 	if size > segmentData/largestShare {
-		lone := &segment{entries: make([]entry, 1), data: make([]byte, size)}
-		lone.add(hash, scope, key, v, changed, labels)
-		return Route{seg: lone}
+		lone := NewRoute(key, labels)
+		lone.entry().verdict, lone.entry().changed = v, changed
+		return lone
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

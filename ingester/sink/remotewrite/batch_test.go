@@ -3,9 +3,7 @@ package remotewrite
 import (
 	"bytes"
 	"fmt"
-	"sync/atomic"
 	"testing"
-	"unsafe"
 
 	gosnappy "github.com/golang/snappy"
 	"github.com/prometheus/prometheus/prompb"
@@ -91,6 +89,7 @@ func walkSeries1(b *ingester.Batch, g *ingester.Group) error {
 		return nil
 	})
 	if err != nil || len(labels) == 0 {
+		g.Route = ingester.NewRoute(nil, nil)
 		return err
 	}
 	base, first, last := g.Message, labels[0], labels[len(labels)-1]
@@ -105,6 +104,7 @@ func walkSeries1(b *ingester.Batch, g *ingester.Group) error {
 	}
 	if together {
 		g.Key = ingester.Span{Start: base + uint32(first.start), End: base + uint32(last.end)}
+		g.Route = ingester.NewRoute(b.Bytes(g.Key), nil)
 		return nil
 	}
 	start := len(b.Body)
@@ -113,6 +113,7 @@ func walkSeries1(b *ingester.Batch, g *ingester.Group) error {
 		b.Body = appendTestLabel(b.Body, name, value)
 	}
 	g.Key = ingester.Span{Start: uint32(start), End: uint32(len(b.Body))}
+	g.Route = ingester.NewRoute(b.Bytes(g.Key), nil)
 	return nil
 }
 
@@ -150,14 +151,14 @@ func walkSeries2(b *ingester.Batch, g *ingester.Group) error {
 	if err != nil {
 		return err
 	}
-	start := len(b.Body)
+	var set []byte
 	for i := 0; i < len(refs); i += 2 {
 		if i+1 == len(refs) || refs[i] >= uint64(len(b.Symbols)) || refs[i+1] >= uint64(len(b.Symbols)) {
 			return fmt.Errorf("reference %d leads nowhere", i)
 		}
-		b.Body = appendTestLabel(b.Body, b.Bytes(b.Symbols[refs[i]]), b.Bytes(b.Symbols[refs[i+1]]))
+		set = appendTestLabel(set, b.Bytes(b.Symbols[refs[i]]), b.Bytes(b.Symbols[refs[i+1]]))
 	}
-	g.Key = ingester.Span{Start: uint32(start), End: uint32(len(b.Body))}
+	g.Route = ingester.NewRoute(set, nil)
 	return nil
 }
 
@@ -167,22 +168,7 @@ func setLabels(g *ingester.Group, labels []prompb.Label) {
 	for _, l := range labels {
 		encoded = appendTestLabel(encoded, []byte(l.Name), []byte(l.Value))
 	}
-	g.Route = changedRoute(encoded)
-}
-
-// changedRoute makes a route as the ingester's cache holds it. Only the ingester
-// can make one, so its layout is repeated here.
-func changedRoute(labels []byte) ingester.Route {
-	entry := &struct {
-		changed bool
-		labels  []byte
-		ref     atomic.Uint64
-	}{changed: true, labels: labels}
-	route := *(*ingester.Route)(unsafe.Pointer(&entry))
-	if !route.Changed() || !bytes.Equal(route.Labels(), labels) {
-		panic("ingester.Route has another layout: adapt changedRoute")
-	}
-	return route
+	g.Route = ingester.NewRoute(g.Route.Sent(), encoded)
 }
 
 type wireField struct {

@@ -12,14 +12,7 @@ import (
 // right after. random is 1, so that waits are as long as they get.
 func TestHealthOverTime(t *testing.T) {
 	const s = time.Second
-	type step struct {
-		at     time.Duration
-		event  string
-		asked  time.Duration
-		ready  bool
-		health string
-	}
-	for name, steps := range map[string][]step{
+	for name, steps := range map[string][]healthStep{
 		"a failure leaves it out, a probe brings it back": {
 			{0, "begin", 0, true, "healthy"},
 			{s, "fail", 0, false, "out"},
@@ -87,35 +80,45 @@ func TestHealthOverTime(t *testing.T) {
 			{18 * s, "look", 0, true, "out"},
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			var h health
-			probe := 0
-			start := time.Unix(1000, 0)
-			for i, s := range steps {
-				now := start.Add(s.at)
-				switch s.event {
-				case "begin":
-					require.Zero(t, h.begin(), "step %d", i)
-				case "probe":
-					require.True(t, h.ready(now), "step %d", i)
-					probe = h.begin()
-					require.NotZero(t, probe, "step %d", i)
-				case "second probe":
-					require.True(t, h.ready(now), "step %d", i)
-					require.NotEqual(t, probe, h.begin(), "step %d", i)
-				case "fail":
-					h.failed(now, 0, s.asked, 1)
-				case "fail probe":
-					h.failed(now, probe, s.asked, 1)
-				case "succeed":
-					h.succeeded()
-				case "leave probe":
-					h.abandoned(probe)
-				}
-				require.Equal(t, s.ready, h.ready(now), "step %d: %s", i, s.event)
-				require.Equal(t, s.health == "healthy", h.healthy(), "step %d: %s", i, s.event)
-			}
-		})
+		t.Run(name, func(t *testing.T) { runHealth(t, steps) })
+	}
+}
+
+type healthStep struct {
+	at     time.Duration
+	event  string
+	asked  time.Duration
+	ready  bool
+	health string
+}
+
+func runHealth(t *testing.T, steps []healthStep) {
+	var h health
+	probe := 0
+	start := time.Unix(1000, 0)
+	for i, s := range steps {
+		now := start.Add(s.at)
+		switch s.event {
+		case "begin":
+			require.Zero(t, h.begin(), "step %d", i)
+		case "probe":
+			require.True(t, h.ready(now), "step %d", i)
+			probe = h.begin()
+			require.NotZero(t, probe, "step %d", i)
+		case "second probe":
+			require.True(t, h.ready(now), "step %d", i)
+			require.NotEqual(t, probe, h.begin(), "step %d", i)
+		case "fail":
+			h.failed(now, 0, s.asked, 1)
+		case "fail probe":
+			h.failed(now, probe, s.asked, 1)
+		case "succeed":
+			h.succeeded()
+		case "leave probe":
+			h.abandoned(probe)
+		}
+		require.Equal(t, s.ready, h.ready(now), "step %d: %s", i, s.event)
+		require.Equal(t, s.health == "healthy", h.healthy(), "step %d: %s", i, s.event)
 	}
 }
 

@@ -77,7 +77,8 @@ func (s *Sink) newAPI() http.Handler {
 		nil, nil, open, o.Registerer, nil,
 		false, nil, false, false, false, // takes no writes
 		time.Duration(o.QueryLookback), false, false, nil, nil,
-		apiv1.OpenAPIOptions{Version: prometheusVersion}, parser.NewParser(parser.Options{}), false, time.Duration(o.QueryTimeout),
+		// A description of the API that it writes in advance and nobody is served.
+		apiv1.OpenAPIOptions{IncludePaths: []string{"none"}}, parser.NewParser(parser.Options{}), false, time.Duration(o.QueryTimeout),
 	)
 	router := route.New().WithPrefix(prefix)
 	api.Register(router)

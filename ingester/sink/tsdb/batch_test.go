@@ -1,7 +1,6 @@
 package tsdb
 
 import (
-	"reflect"
 	"testing"
 	"time"
 
@@ -22,18 +21,28 @@ type routes map[string]ingester.Route
 // walks it as a receiver does. Groups with equal labels share their route in rs.
 func newTestBatch(t testing.TB, rs routes, req any) *ingester.Batch {
 	t.Helper()
-	b := &ingester.Batch{Stream: ingester.Metrics, Received: time.Now()}
-	var err error
 	switch r := req.(type) {
 	case *prompb.WriteRequest:
-		b.Format = ingester.RemoteWrite1
-		b.Body, err = r.Marshal()
+		body, err := r.Marshal()
+		require.NoError(t, err)
+		return walkBatch(t, rs, ingester.RemoteWrite1, body)
 	case *writev2.Request:
-		b.Format = ingester.RemoteWrite2
-		b.Body, err = r.Marshal()
+		body, err := r.Marshal()
+		require.NoError(t, err)
+		return walkBatch(t, rs, ingester.RemoteWrite2, body)
 	}
-	require.NoError(t, err)
-	b.Size = len(b.Body)
+	t.Fatalf("no request: %T", req)
+	return nil
+}
+
+// newRawBatch walks a body that no encoder makes.
+func newRawBatch(t testing.TB, f ingester.Format, body []byte) *ingester.Batch {
+	t.Helper()
+	return walkBatch(t, routes{}, f, body)
+}
+
+func walkBatch(t testing.TB, rs routes, f ingester.Format, body []byte) *ingester.Batch {
+	b := &ingester.Batch{Stream: ingester.Metrics, Received: time.Now(), Format: f, Body: body, Size: len(body)}
 	walkFields(t, b.Body[:b.Size], 0, func(num protowire.Number, field, value ingester.Span) {
 		switch {
 		case b.Format == ingester.RemoteWrite2 && num == 4:
@@ -45,18 +54,18 @@ func newTestBatch(t testing.TB, rs routes, req any) *ingester.Batch {
 		}
 	})
 	for i := range b.Groups {
-		fillGroup(t, b, &b.Groups[i])
-		key := string(b.Bytes(b.Groups[i].Key))
+		set := fillGroup(t, b, &b.Groups[i])
+		key := string(set)
 		if _, ok := rs[key]; !ok {
-			rs[key] = newTestRoute()
+			rs[key] = ingester.NewRoute(set, nil)
 		}
 		b.Groups[i].Route = rs[key]
 	}
 	return b
 }
 
-func fillGroup(t testing.TB, b *ingester.Batch, g *ingester.Group) {
-	var key []byte
+// fillGroup walks a series and returns its label set as 1.0 encodes it.
+func fillGroup(t testing.TB, b *ingester.Batch, g *ingester.Group) []byte {
 	var inPlace ingester.Span
 	one := b.Format == ingester.RemoteWrite1
 	walkFields(t, b.Message(g), g.Message, func(num protowire.Number, field, value ingester.Span) {
@@ -67,7 +76,7 @@ func fillGroup(t testing.TB, b *ingester.Batch, g *ingester.Group) {
 			}
 			inPlace.End = field.End
 		case num == 1:
-			key = labelsOfRefs(b, b.Bytes(value))
+			inPlace = value
 		case num == 2:
 			g.Floats++
 		case num == 3 && one, num == 4 && !one:
@@ -78,13 +87,11 @@ func fillGroup(t testing.TB, b *ingester.Batch, g *ingester.Group) {
 			g.HasMetadata = true
 		}
 	})
+	g.Key = inPlace
 	if one {
-		g.Key = inPlace
-		return
+		return b.Bytes(g.Key)
 	}
-	g.Key.Start = uint32(len(b.Body))
-	b.Body = append(b.Body, key...)
-	g.Key.End = uint32(len(b.Body))
+	return labelsOfRefs(b, b.Bytes(g.Key))
 }
 
 func labelsOfRefs(b *ingester.Batch, refs []byte) []byte {
@@ -117,26 +124,4 @@ func walkFields(t testing.TB, buf []byte, base uint32, each func(num protowire.N
 		}
 		pos += n
 	}
-}
-
-// newTestRoute makes a route that remembers a reference, as the ingester's cache
-// would.
-func newTestRoute() ingester.Route {
-	var r ingester.Route
-	e := reflect.ValueOf(&r).Elem().Field(0)
-	reflect.NewAt(e.Type(), e.Addr().UnsafePointer()).Elem().Set(reflect.New(e.Type().Elem()))
-	return r
-}
-
-// newRelabelledRoute makes a route whose labels replace those of the sender.
-func newRelabelledRoute(encoded []byte) ingester.Route {
-	r := newTestRoute()
-	e := reflect.ValueOf(&r).Elem().Field(0).Elem()
-	set := func(name string, v any) {
-		f := e.FieldByName(name)
-		reflect.NewAt(f.Type(), f.Addr().UnsafePointer()).Elem().Set(reflect.ValueOf(v))
-	}
-	set("changed", true)
-	set("labels", encoded)
-	return r
 }

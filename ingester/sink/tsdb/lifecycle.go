@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +14,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	promtsdb "github.com/prometheus/prometheus/tsdb"
 	"github.com/prometheus/prometheus/tsdb/fileutil"
-	"github.com/prometheus/prometheus/tsdb/wlog"
 )
 
 // Open opens the data folder, replays the log and starts the database, whose own
@@ -37,14 +37,7 @@ func (s *Sink) Open() error {
 
 // open opens metadata and database. The caller holds the lane.
 func (s *Sink) open() (*families, error) {
-	release, err := claim(s.options.Path)
-	if err != nil {
-		return nil, err
-	}
-	if err := errors.Join(undoRepairs(s.options.Path), release()); err != nil {
-		return nil, fmt.Errorf("prepare data folder %s: %w", s.options.Path, err)
-	}
-	f, err := openFamilies(s.options.Path, s.options.MaxFamilies, s.metrics)
+	f, err := s.openFiles()
 	if err != nil {
 		return nil, err
 	}
@@ -54,9 +47,29 @@ func (s *Sink) open() (*families, error) {
 	return f, nil
 }
 
+// openFiles looks after the data folder before the library gets it.
+func (s *Sink) openFiles() (f *families, err error) {
+	unclean, release, err := claim(s.options.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	if err := undoRepairs(s.options.Path); err != nil {
+		return nil, err
+	}
+	if unclean {
+		if err := s.repairLogs(); err != nil {
+			return nil, err
+		}
+	}
+	return openFamilies(s.options.Path, s.options.MaxFamilies, s.metrics)
+}
+
 func (s *Sink) openDatabase() error {
 	registry := prometheus.NewRegistry()
-	db, err := promtsdb.Open(s.options.Path, s.log, registry, s.options.database(), s.stats)
+	s.wblFailed.Store(false)
+	log := slog.New(watch{s.log.Handler(), &s.wblFailed})
+	db, err := promtsdb.Open(s.options.Path, log, registry, s.options.database(), s.stats)
 	if err != nil {
 		return fmt.Errorf("open the database in %s: %w", s.options.Path, err)
 	}
@@ -95,10 +108,14 @@ func (s *Sink) closeDatabase() error {
 // Close waits for the running commit, ends all queries, flushes and closes. A
 // second call does nothing.
 func (s *Sink) Close() error {
-	if s.state.Swap(stateClosed) == stateClosed {
+	before := s.state.Swap(stateClosed)
+	if before == stateClosed {
 		return nil
 	}
 	s.metrics.open.Set(0)
+	if before == stateFailed {
+		return errPanicked
+	}
 	s.lane.Lock()
 	defer s.lane.Unlock()
 	err := s.closeDatabase()
@@ -121,7 +138,8 @@ func (s *Sink) mend(now time.Time) error {
 	if s.state.Load() != stateBroken {
 		return s.Ready()
 	}
-	if err := s.room(); err != nil {
+	// A replay writes chunks, and dies if it cannot; a repair rewrites a segment.
+	if err := s.room(max(s.options.MinFreeBytes, int64(s.options.WALSegmentBytes))); err != nil {
 		return err
 	}
 	if now.UnixNano() < s.retryAt.Load() || !s.state.CompareAndSwap(stateBroken, stateOpening) {
@@ -133,6 +151,9 @@ func (s *Sink) mend(now time.Time) error {
 		s.log.Warn("The broken embedded database did not close cleanly", "err", err)
 	}
 	err := undoRepairs(s.options.Path)
+	if err == nil {
+		err = s.repairLogs()
+	}
 	if err == nil {
 		err = s.openDatabase()
 	}
@@ -147,48 +168,35 @@ func (s *Sink) mend(now time.Time) error {
 }
 
 // claim checks that the folder can be written to and is nobody else's, and takes
-// it until release is called.
-func claim(dir string) (release func() error, err error) {
+// it until release is called. It is unclean if its last owner did not close it.
+func claim(dir string) (unclean bool, release func() error, err error) {
 	if err := os.MkdirAll(dir, 0o777); err != nil {
-		return nil, fmt.Errorf("make data folder %s: %w: choose a path that this user may write to", dir, err)
+		return false, nil, fmt.Errorf("make data folder %s: %w: choose a path that this user may write to", dir, err)
 	}
 	probe, err := os.CreateTemp(dir, ".probe-*")
 	if err != nil {
-		return nil, fmt.Errorf("write to data folder %s: %w: choose a path that this user may write to", dir, err)
+		return false, nil, fmt.Errorf("write to data folder %s: %w: choose a path that this user may write to", dir, err)
 	}
 	if err := errors.Join(probe.Close(), os.Remove(probe.Name())); err != nil {
-		return nil, fmt.Errorf("write to data folder %s: %w", dir, err)
+		return false, nil, fmt.Errorf("write to data folder %s: %w", dir, err)
 	}
-	path := filepath.Join(dir, "lock") // as in Prometheus' tsdb/tsdbutil
+	// The library's own lock file. It removes the file when it closes.
+	path := filepath.Join(dir, "lock")
+	_, statErr := os.Stat(path)
+	unclean = statErr == nil
 	lock, _, err := fileutil.Flock(path)
 	if errors.Is(err, syscall.EWOULDBLOCK) {
-		return nil, fmt.Errorf("data folder %s is in use by another process (it holds %s): stop it, or choose another path", dir, path)
+		return false, nil, fmt.Errorf("data folder %s is in use by another process (it holds %s): stop it, or choose another path", dir, path)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("lock data folder %s: %w", dir, err)
+		return false, nil, fmt.Errorf("lock data folder %s: %w", dir, err)
 	}
-	return func() error { return errors.Join(lock.Release(), os.Remove(path)) }, nil
-}
-
-func undoRepairs(dir string) error {
-	return errors.Join(undoRepair(filepath.Join(dir, "wal")), undoRepair(filepath.Join(dir, wlog.WblDirName)))
-}
-
-// undoRepair brings back a log segment whose repair did not get to its end. To
-// repair a segment, Prometheus moves it to *.repair and writes its good records
-// anew; when the disk fills up meanwhile, or the process dies, it forgets the
-// moved file and all that was acknowledged in it.
-func undoRepair(dir string) error {
-	moved, err := filepath.Glob(filepath.Join(dir, "*.repair"))
-	if err != nil {
-		return err
-	}
-	for _, m := range moved {
-		if err := os.Rename(m, strings.TrimSuffix(m, ".repair")); err != nil {
-			return fmt.Errorf("undo an interrupted repair: %w", err)
+	return unclean, func() error {
+		if unclean {
+			return lock.Release()
 		}
-	}
-	return nil
+		return errors.Join(lock.Release(), os.Remove(path))
+	}, nil
 }
 
 // oneLine joins the lines of an error, for whoever reads it in a terminal.

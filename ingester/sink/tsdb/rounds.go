@@ -20,8 +20,9 @@ type round struct {
 	err     error // set before done is closed
 }
 
-// errPanicked is what those are told who shared a round with a panic.
-var errPanicked = errors.New("the embedded database failed while writing: send again")
+// errPanicked is what everybody is told after a panic in a commit: the library
+// may have left locks behind, which nothing but the end of the process opens.
+var errPanicked = errors.New("the embedded database panicked while writing: restart the process, which loses nothing that was acknowledged")
 
 // join adds a batch to the open round and returns what became of that round.
 func (r *rounds) join(w *staged, lane sync.Locker, commit func([]*staged) error) error {

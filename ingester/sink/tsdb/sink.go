@@ -27,8 +27,9 @@ type Sink struct {
 	stats    *promtsdb.DBStats
 	handler  http.Handler
 
-	state   atomic.Int32 // one of the states below
-	retryAt atomic.Int64 // unix ns before which no reopening is tried
+	state     atomic.Int32 // one of the states below
+	retryAt   atomic.Int64 // unix ns before which no reopening is tried
+	wblFailed atomic.Bool  // since the database was opened
 
 	staging sync.Pool // of *staged
 	rounds  rounds
@@ -54,6 +55,7 @@ const (
 	stateOpening              // the log is being replayed
 	stateOpen
 	stateBroken // a commit failed: what is on disk has to be read again
+	stateFailed // the library panicked in a commit: only a new process helps
 	stateClosed
 )
 
@@ -110,6 +112,8 @@ func (s *Sink) Ready() error {
 		return nil
 	case stateNew, stateOpening:
 		return errNotOpen
+	case stateFailed:
+		return errPanicked
 	case stateClosed:
 		return errClosed
 	}
@@ -153,7 +157,7 @@ func (s *Sink) commit(batches []*staged) (err error) {
 	if err := s.Ready(); err != nil {
 		return err
 	}
-	if err := s.room(); err != nil {
+	if err := s.room(s.options.MinFreeBytes); err != nil {
 		return err
 	}
 	a := &s.appender
@@ -166,25 +170,33 @@ func (s *Sink) commit(batches []*staged) (err error) {
 	for _, w := range batches {
 		n += len(w.series)
 	}
-	// Whatever goes wrong in here, the head may hold what the log does not.
-	whole := false
+	// Whatever goes wrong from here on, the head may hold what the log does not.
+	after := stateFailed
 	defer func() {
-		if !whole {
-			s.state.CompareAndSwap(stateOpen, stateBroken)
+		if after != stateOpen && s.state.CompareAndSwap(stateOpen, after) {
 			s.metrics.open.Set(0)
 		}
 	}()
 	a.begin(context.Background(), n)
 	for _, w := range batches {
 		if err := a.appendBatch(w); err != nil {
-			whole = a.app.Rollback() == nil
+			after = stateBroken
+			if a.app.Rollback() == nil {
+				after = stateOpen
+			}
 			return fmt.Errorf("append to the embedded database in %s: %w", s.options.Path, err)
 		}
 	}
 	if err := a.app.Commit(); err != nil {
+		after = stateBroken
 		return fmt.Errorf("commit to the embedded database in %s: %w", s.options.Path, err)
 	}
-	whole = true
+	if s.wblFailed.Load() {
+		after = stateBroken
+		return fmt.Errorf("commit to the embedded database in %s: the log of what came out of order could not be written: "+
+			"check the disk's space and health", s.options.Path)
+	}
+	after = stateOpen
 	for _, w := range batches {
 		w.settle(a)
 	}
@@ -193,14 +205,14 @@ func (s *Sink) commit(batches []*staged) (err error) {
 	return nil
 }
 
-// room refuses to write to a disk that is nearly full.
-func (s *Sink) room() error {
-	if s.options.MinFreeBytes == 0 {
+// room refuses to write to a disk with less than need bytes left.
+func (s *Sink) room(need int64) error {
+	if need == 0 {
 		return nil
 	}
-	if free, ok := freeBytes(s.options.Path); ok && free < s.options.MinFreeBytes {
-		return fmt.Errorf("the file system of %s has %d bytes left, less than min_free_bytes %d: "+
-			"make room, or keep less with retention_bytes", s.options.Path, free, s.options.MinFreeBytes)
+	if free, ok := freeBytes(s.options.Path); ok && free < need {
+		return fmt.Errorf("the file system of %s has %d bytes left, less than %d (min_free_bytes, or one wal_segment_bytes "+
+			"for a repair): make room, or keep less with retention_bytes", s.options.Path, free, need)
 	}
 	return nil
 }
