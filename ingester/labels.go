@@ -4,6 +4,7 @@ import (
 	"unicode/utf8"
 	"unsafe"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"google.golang.org/protobuf/encoding/protowire"
 )
@@ -92,7 +93,7 @@ func checkRelabelled(stream Stream, ls labels.Labels) Reason {
 	switch {
 	case ls.IsEmpty():
 		return ReasonNoLabels
-	case stream == Metrics && ls.Get(labels.MetricName) == "":
+	case stream == Metrics && ls.Get(model.MetricNameLabel) == "":
 		return ReasonNoMetricName
 	}
 	return valid

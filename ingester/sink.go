@@ -2,7 +2,6 @@ package ingester
 
 import (
 	"context"
-	"errors"
 	"time"
 )
 
@@ -32,9 +31,3 @@ type SinkError struct {
 
 func (e *SinkError) Error() string { return e.Err.Error() }
 func (e *SinkError) Unwrap() error { return e.Err }
-
-// finalError reports whether sending the batch again is useless.
-func finalError(err error) bool {
-	var s *SinkError
-	return errors.As(err, &s) && s.Final
-}

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
 	"github.com/stretchr/testify/require"
@@ -70,7 +71,7 @@ func isMatcher(ms []*labels.Matcher, s string) bool {
 		return false
 	}
 	name := ms[0].Name
-	metric := name == labels.MetricName && !strings.Contains(s, name)
+	metric := name == model.MetricNameLabel && !strings.Contains(s, name)
 	return name != "" && utf8.ValidString(name) && !metric
 }
 

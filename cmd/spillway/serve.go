@@ -87,6 +87,7 @@ func newProcess(l *loaded, path string) (*process, error) {
 		return nil, errors.Join(err, p.sinks.close())
 	}
 	p.registry.MustRegister(p.ingester)
+	newBuildInfo(p.registry, version, l.config.Ingester.ReplicaCount)
 	p.reloader = newReloader(path, l, p)
 	if p.server, err = newServer(l.config.Server, p.logger, p.registry); err != nil {
 		return nil, errors.Join(fmt.Errorf("server.http_listen_address: cannot listen on %s: %w", l.config.Server.HTTPListenAddress, err), p.sinks.close())

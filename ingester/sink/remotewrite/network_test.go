@@ -119,7 +119,7 @@ func TestConcurrentWritesThroughFaults(t *testing.T) {
 			for i := range 60 {
 				b.Packed = make([]byte, 1+r.Intn(100_000))
 				copy(b.Packed, []byte{byte(w), byte(i)})
-				key := string(b.Packed)
+				key := bytes.Clone(b.Packed)
 				err := s.Write(t.Context(), b)
 				clear(b.Packed) // it is ours again
 				if err != nil {
@@ -127,7 +127,7 @@ func TestConcurrentWritesThroughFaults(t *testing.T) {
 				}
 				done.Add(1)
 				mu.Lock()
-				n := stored[key]
+				n := stored[string(key)]
 				mu.Unlock()
 				if n == 0 {
 					t.Errorf("write %d of %d is said to be stored and is not", i, w)

@@ -168,14 +168,14 @@ func readSample(m []byte) (p point, ok bool) {
 			}
 			p.v = math.Float64frombits(binary.LittleEndian.Uint64(m[c.pos+1:]))
 			c.pos += 9
-		case 2<<3 | 0:
+		case 2 << 3: // a varint
 			c.pos++
 			v, ok := c.varint()
 			if !ok {
 				return p, false
 			}
 			p.t = int64(v)
-		case 3<<3 | 0:
+		case 3 << 3: // a varint
 			c.pos++
 			v, ok := c.varint()
 			if !ok {

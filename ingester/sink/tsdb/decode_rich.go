@@ -1,9 +1,9 @@
 package tsdb
 
 import (
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/exemplar"
 	"github.com/prometheus/prometheus/model/histogram"
-	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/prompb"
 	writev2 "github.com/prometheus/prometheus/prompb/io/prometheus/write/v2"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -128,10 +128,10 @@ func (w *staged) readMetadata(b *ingester.Batch, g *ingester.Group, m []byte) {
 	for c.pos < len(m) {
 		field := &typ
 		switch m[c.pos] {
-		case 1<<3 | 0:
-		case 3<<3 | 0:
+		case 1 << 3: // a varint
+		case 3 << 3: // a varint
 			field = &helpRef
-		case 4<<3 | 0:
+		case 4 << 3: // a varint
 			field = &unitRef
 		default:
 			if !c.skip() {
@@ -227,7 +227,7 @@ func metricName(encoded []byte) []byte {
 		if !ok {
 			return nil
 		}
-		if view(name) == labels.MetricName {
+		if view(name) == model.MetricNameLabel {
 			return value
 		}
 	}
