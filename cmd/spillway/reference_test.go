@@ -54,8 +54,24 @@ The policy file has a reference of its own: [POLICY.md](../../policy/POLICY.md).
 	docs.table(&out, "", reflect.ValueOf(rwsink.DefaultOptions()))
 	out.WriteString("\n## sinks.NAME.discard\n\n`discard: {}` acknowledges everything and keeps nothing.\n\n## streams.NAME\n\n")
 	docs.table(&out, "", reflect.ValueOf(StreamConfig{}))
+	out.WriteString(keysReference)
 	requireDocument(t, "CONFIG.md", out.String())
 }
+
+const keysReference = "\n## The file of API keys\n\n" + `Named by ` + "`api_keys_file`" + `; a change is in force within a second. While it names no key, everybody may
+send. With keys, a request without one is answered 401, one with an unknown key 403, before its body is read.
+
+` + "```yaml" + `
+keys:
+  - name: team-a                # names the sender in explanations and in the governor; unique
+    sha256: 5e884898da28...     # of the key, 64 hexadecimal digits: printf %s "$KEY" | sha256sum
+    labels: {team: a}           # put on everything that the key sends, before relabelling
+    streams: [metrics]          # what it may send to; all if left out
+    exempt: false               # whether the exempt label counts on its data
+` + "```" + `
+
+A key is sent as ` + "`Kf-Api-Key: KEY`, as `Authorization: Bearer KEY`, or as the query parameter `kf-api-key`." + `
+`
 
 // TestMetricsReference keeps METRICS.md what a running process exposes.
 func TestMetricsReference(t *testing.T) {
