@@ -3,6 +3,7 @@ package remotewrite
 import (
 	"bytes"
 	"fmt"
+	"hash/maphash"
 	"math/rand"
 	"slices"
 	"strings"
@@ -318,4 +319,62 @@ func TestLabelsThatTheKeyLeavesOut(t *testing.T) {
 	got, err := decode(ingester.RemoteWrite2, newEncoder().encode(b, ingester.RemoteWrite2))
 	require.NoError(t, err)
 	require.Equal(t, plainLabels(labels), got.Series[0].Labels)
+}
+
+// A series that is found broken only after some of it was written leaves nothing
+// behind.
+func TestBrokenSeriesLeaveNothingBehind(t *testing.T) {
+	good := writev2.TimeSeries{LabelsRefs: []uint32{1, 2}, Samples: []writev2.Sample{{Value: 1, Timestamp: 2}}}
+	metadata, exemplar := good, good
+	metadata.Metadata.HelpRef = 3
+	exemplar.Exemplars = []writev2.Exemplar{{LabelsRefs: []uint32{1, 3}}}
+	for name, broken := range map[string]writev2.TimeSeries{"metadata": metadata, "exemplar": exemplar} {
+		r := &writev2.Request{Symbols: []string{"", "a", "b"}, Timeseries: []writev2.TimeSeries{good, broken, good}}
+		for range 20 {
+			r.Timeseries = append(r.Timeseries, good) // dropped, so that the table is compacted
+		}
+		for _, to := range []ingester.Format{ingester.RemoteWrite1, ingester.RemoteWrite2} {
+			b := newTestBatch(t, r)
+			for i := 3; i < len(b.Groups); i++ {
+				b.Groups[i].Verdict = ingester.DroppedRelabel
+			}
+			e := newEncoder()
+			got, err := decode(to, e.encode(b, to))
+			require.NoError(t, err)
+			require.Len(t, got.Series, 2, "%s to %d.0", name, to)
+			require.Equal(t, []refusal{{group: 1, items: 1}}, e.sent.refused)
+			require.EqualValues(t, 2, e.sent.floats)
+		}
+	}
+
+	scattered := newTestBatch(t, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{Samples: []prompb.Sample{{Value: 1, Timestamp: 300}}}}})
+	setLabels(&scattered.Groups[0], []prompb.Label{{Name: "a", Value: "b"}})
+	scattered.Groups[0].Field.End--
+	e := newEncoder()
+	require.Empty(t, e.encode(scattered, ingester.RemoteWrite1))
+	require.Equal(t, []refusal{{items: 1}}, e.sent.refused)
+}
+
+// A receiver need not care where in the body an empty string stands.
+func TestAnEmptySymbolMayPointAnywhere(t *testing.T) {
+	r := &writev2.Request{Symbols: []string{"", "a", "b"}, Timeseries: []writev2.TimeSeries{{LabelsRefs: []uint32{1, 2}, Samples: []writev2.Sample{{Value: 1}}}}}
+	for at := range uint32(20) {
+		b := newTestBatch(t, r)
+		b.Symbols[0] = ingester.Span{Start: at, End: at}
+		var got writev2.Request
+		require.NoError(t, got.Unmarshal(newEncoder().encode(b, ingester.RemoteWrite2)))
+		require.Equal(t, r.Symbols, got.Symbols, "at %d", at)
+	}
+}
+
+func TestSymbolsOfOneHashAreToldApart(t *testing.T) {
+	table := &newEncoder().table
+	table.reset(nil, nil, false)
+	require.EqualValues(t, 0, table.number([]byte("a")))
+	hash := uint32(maphash.String(table.seed, "a"))
+	number, slot := table.lookup(hash, []byte("a"))
+	require.EqualValues(t, 0, number)
+	require.Equal(t, -1, slot)
+	_, slot = table.lookup(hash, []byte("b"))
+	require.GreaterOrEqual(t, slot, 0)
 }
