@@ -185,9 +185,6 @@ func (s *Sink) deliver(ctx context.Context, m *message) (answer, error) {
 			return a, &ingester.SinkError{Err: fmt.Errorf("%s %w", e.name, a.err), RetryAfter: a.asked}
 		}
 		t.answers[g.endpoint] = a
-		if ctx.Err() != nil {
-			return a, s.giveUp(context.Cause(ctx), &t)
-		}
 	}
 }
 
