@@ -2,6 +2,7 @@ package remotewrite
 
 import (
 	"bufio"
+	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	crand "crypto/rand"
@@ -123,7 +124,7 @@ func TestConcurrentWritesThroughFaults(t *testing.T) {
 			for i := range 60 {
 				b.Packed = make([]byte, 1+r.Intn(100_000))
 				copy(b.Packed, []byte{byte(w), byte(i)})
-				key := string(b.Packed)
+				key := bytes.Clone(b.Packed)
 				err := s.Write(t.Context(), b)
 				clear(b.Packed) // it is ours again
 				if err != nil {
@@ -131,7 +132,7 @@ func TestConcurrentWritesThroughFaults(t *testing.T) {
 				}
 				done.Add(1)
 				mu.Lock()
-				n := stored[key]
+				n := stored[string(key)]
 				mu.Unlock()
 				if n == 0 {
 					t.Errorf("write %d of %d is said to be stored and is not", i, w)
