@@ -87,6 +87,46 @@ func TestBalancerLeavesOutAndProbesWithOneWrite(t *testing.T) {
 	require.Equal(t, grant{endpoint: 0}, mustAcquire(t, b, now, make([]bool, 2)), "healed, and the least loaded")
 }
 
+// However much an endpoint had in flight when it broke, the next write after its
+// wait goes there.
+func TestBalancerProbesBeforeItBalances(t *testing.T) {
+	b := newBalancer(2, 8)
+	now := time.Unix(1000, 0)
+	var stuck []grant
+	for range 4 {
+		stuck = append(stuck, mustAcquire(t, b, now, []bool{false, true}))
+	}
+	b.release(stuck[0], now, failure(), 1)
+	require.Equal(t, grant{endpoint: 0, probe: 1}, mustAcquire(t, b, now.Add(firstWait), make([]bool, 2)))
+}
+
+// An endpoint whose wait is over belongs to the first in line, not to who comes by.
+func TestBalancerLetsNobodyOvertakeTheLine(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBalancer(2, 1)
+		b.release(mustAcquire(t, b, time.Now(), []bool{false, true}), time.Now(), failure(), 1)
+		held := mustAcquire(t, b, time.Now(), make([]bool, 2))
+		require.Equal(t, 1, held.endpoint)
+		order := make(chan string, 2)
+		wait := func(name string) {
+			go func() {
+				g, err := b.acquire(t.Context(), time.Now(), time.Hour, make([]bool, 2))
+				require.NoError(t, err)
+				order <- name
+				b.release(g, time.Now(), success(), 0)
+			}()
+			synctest.Wait()
+		}
+		wait("first")
+		require.Empty(t, order)
+		time.Sleep(firstWait)
+		wait("second")
+		require.Equal(t, "first", <-order)
+		require.Equal(t, "second", <-order)
+		b.release(held, time.Now(), success(), 0)
+	})
+}
+
 func TestBalancerDoesNotWaitWhereNothingIsReady(t *testing.T) {
 	b := newBalancer(2, 1)
 	now := time.Unix(1000, 0)
@@ -158,7 +198,7 @@ func TestBalancerWaitsNoLongerThanAllowed(t *testing.T) {
 		defer cancel()
 		_, err = b.acquire(ctx, time.Now(), time.Hour, make([]bool, 1))
 		require.ErrorIs(t, err, context.DeadlineExceeded)
-		_, err = b.acquire(ctx, time.Now(), time.Hour, []bool{false})
+		_, err = newBalancer(1, 1).acquire(ctx, time.Now(), time.Hour, make([]bool, 1))
 		require.ErrorIs(t, err, context.DeadlineExceeded, "an ended request is given nothing")
 
 		// Who left the line takes nothing from it.

@@ -3,9 +3,14 @@ package remotewrite
 import (
 	"bufio"
 	"bytes"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	crand "crypto/rand"
+	"crypto/x509"
 	"encoding/pem"
 	"io"
 	"log"
+	"math/big"
 	"math/rand"
 	"net"
 	"net/http"
@@ -146,15 +151,23 @@ func TestConcurrentWritesThroughFaults(t *testing.T) {
 // sending. By the time Write returns it must have let go of the bytes: the race
 // detector sees it if it has not.
 func TestTheBatchIsNotReadAfterWriteReturns(t *testing.T) {
-	early := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.WriteHeader(400)
+	early := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		conn, _, err := w.(http.Hijacker).Hijack()
+		if err != nil {
+			panic(err)
+		}
+		defer conn.Close()
+		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nContent-Length: 0\r\n\r\n")
+		_, _ = io.Copy(io.Discard, conn)
 	}))
 	defer early.Close()
 	s := newTestSink(t, ingester.RemoteWrite1, early.URL)
 	b := smallBatch(t, s.format)
-	b.Packed = make([]byte, 4<<20)
-	for range 20 {
-		_ = s.Write(t.Context(), b)
+	b.Packed = make([]byte, 64<<20)
+	for range 4 {
+		var e *ingester.SinkError
+		require.ErrorAs(t, s.Write(t.Context(), b), &e)
+		require.True(t, e.Final)
 		clear(b.Packed)
 	}
 }
@@ -176,15 +189,18 @@ func TestBodyLetsGo(t *testing.T) {
 	}
 }
 
-// A server may close an idle connection just as a request goes out on it. That is
-// no failure of the endpoint: the request goes out again on a new connection.
-func TestAClosedIdleConnectionIsNoFailure(t *testing.T) {
+// A server may close its idle connections just as a request goes out on one of
+// them. That is no failure of the endpoint: the request goes out again, on a new
+// connection, since the other idle ones are no better.
+func TestClosedIdleConnectionsAreNoFailure(t *testing.T) {
+	const idle = 4
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	var served atomic.Int32
-	var wg sync.WaitGroup
+	var wg, together sync.WaitGroup
+	together.Add(idle)
 	wg.Go(func() {
-		for {
+		for n := 0; ; n++ {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
@@ -197,6 +213,11 @@ func TestAClosedIdleConnectionIsNoFailure(t *testing.T) {
 					return
 				}
 				_, _ = io.Copy(io.Discard, r.Body)
+				if n < idle {
+					// So many connections are open before the first gets its answer.
+					together.Done()
+					together.Wait()
+				}
 				served.Add(1)
 				_, _ = io.WriteString(conn, "HTTP/1.1 204 No Content\r\n\r\n")
 				// The next request's first byte is answered by closing.
@@ -208,11 +229,30 @@ func TestAClosedIdleConnectionIsNoFailure(t *testing.T) {
 	t.Cleanup(func() { _ = listener.Close() })
 
 	s := newTestSink(t, ingester.RemoteWrite1, "http://"+listener.Addr().String())
+	var writers sync.WaitGroup
+	for range idle {
+		writers.Go(func() {
+			if err := s.Write(t.Context(), smallBatch(t, s.format)); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	writers.Wait()
 	for range 5 {
 		require.NoError(t, s.Write(t.Context(), smallBatch(t, s.format)))
 	}
-	require.EqualValues(t, 5, served.Load())
+	require.EqualValues(t, idle+5, served.Load())
 	require.True(t, s.balancer.outlook(0, time.Now()).healthy)
+}
+
+// strangerCA is the certificate of an authority that signed nothing.
+func strangerCA(t *testing.T) []byte {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
+	require.NoError(t, err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	raw, err := x509.CreateCertificate(crand.Reader, template, template, &key.PublicKey, key)
+	require.NoError(t, err)
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: raw})
 }
 
 func TestTLSAndItsFiles(t *testing.T) {
@@ -231,11 +271,12 @@ func TestTLSAndItsFiles(t *testing.T) {
 	o.HTTPClientConfig.TLSConfig.CAFile = file
 	_, err := New(o, nil, nil)
 	require.ErrorContains(t, err, file, "a file that is missing is found at the start")
-	require.NoError(t, os.WriteFile(file, ca, 0o600))
+	require.NoError(t, os.WriteFile(file, strangerCA(t), 0o600))
 	s := openTestSink(t, o)
-	require.NoError(t, s.Write(t.Context(), smallBatch(t, s.format)))
+	require.ErrorContains(t, sinkError(t, s), "certificate")
 	// The file is read again when it changes.
-	require.NoError(t, os.WriteFile(file, bytes.Repeat(ca, 2), 0o600))
+	require.NoError(t, os.WriteFile(file, ca, 0o600))
+	s.balancer = newBalancer(1, 1)
 	require.NoError(t, s.Write(t.Context(), smallBatch(t, s.format)))
 
 	o.HTTPClientConfig.TLSConfig.CAFile, o.HTTPClientConfig.TLSConfig.CA = "", string(ca)

@@ -246,3 +246,13 @@ func TestPartialWritesRejectWhatWasNotWritten(t *testing.T) {
 	require.ErrorContains(t, e, "out of order sample")
 	require.Zero(t, b.Groups[0].Rejected)
 }
+
+// What was never sent cannot be what the destination did not write.
+func TestUnsentSeriesAreNotRejectedTwice(t *testing.T) {
+	s := offline(t, ingester.RemoteWrite2, answering(200, samplesWrittenHeader, "1"))
+	series := prompb.TimeSeries{Labels: []prompb.Label{{Name: "__name__", Value: "up"}}, Samples: []prompb.Sample{{Value: 1, Timestamp: 300}, {Value: 2, Timestamp: 301}}}
+	b := newTestBatch(t, &prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series, series, series}})
+	b.Groups[2].Field.End-- // it ends within a sample
+	require.NoError(t, s.Write(t.Context(), b))
+	require.Equal(t, []uint32{1, 2, 2}, []uint32{b.Groups[0].Rejected, b.Groups[1].Rejected, b.Groups[2].Rejected})
+}

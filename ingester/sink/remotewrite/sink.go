@@ -125,8 +125,10 @@ type message struct {
 	sent   sent
 }
 
-// pack encodes and compresses a batch. s2 writes valid snappy blocks 2.5 times as
-// fast as golang/snappy, and smaller ones. The message must be given to unpack.
+// pack encodes and compresses a batch. s2 writes valid snappy blocks as fast as
+// golang/snappy where series are much alike, 2.5 times as fast where their labels
+// hold random parts; the sizes differ by a few percent either way. The message must
+// be given to unpack.
 func (s *Sink) pack(b *ingester.Batch) *message {
 	m := &message{}
 	if b.Whole && b.Format == s.format {
@@ -185,9 +187,6 @@ func (s *Sink) deliver(ctx context.Context, m *message) (answer, error) {
 			return a, &ingester.SinkError{Err: fmt.Errorf("%s %w", e.name, a.err), RetryAfter: a.asked}
 		}
 		t.answers[g.endpoint] = a
-		if ctx.Err() != nil {
-			return a, s.giveUp(context.Cause(ctx), &t)
-		}
 	}
 }
 

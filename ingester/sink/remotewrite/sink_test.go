@@ -153,6 +153,20 @@ func TestTheNextEndpointTakesWhatOneFailedToTake(t *testing.T) {
 	}
 }
 
+// A client that followed a redirect would send a GET, or nothing, and believe the
+// answer.
+func TestRedirectsAreNotFollowed(t *testing.T) {
+	elsewhere := newServer(t, nil)
+	for code := 301; code <= 308; code++ {
+		to := newServer(t, func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, elsewhere.URL, code) })
+		e := sinkError(t, newTestSink(t, ingester.RemoteWrite1, to.URL))
+		require.ErrorContains(t, e, "redirects are not followed")
+		require.ErrorContains(t, e, elsewhere.URL)
+		require.False(t, e.Final)
+	}
+	require.Zero(t, elsewhere.count())
+}
+
 // hijack writes raw bytes instead of an answer and closes the connection.
 func hijack(raw string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
