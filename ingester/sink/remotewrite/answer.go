@@ -68,7 +68,9 @@ func judge(status int, header http.Header, text string, v2 bool, now time.Time) 
 	}
 	switch {
 	case status/100 == 2 && v2 && !a.counted:
-		a.outcome = refused
+		// The fault is in this sink's configuration, so the batch must not be lost
+		// for it.
+		a.outcome = misconfigured
 		a.err = fmt.Errorf("%w, but without the %s header: it does not understand remote write 2.0 and has stored nothing; set protobuf_message: %s for this sink", said, samplesWrittenHeader, MessageV1)
 	case status/100 == 2:
 		a.outcome = stored

@@ -90,7 +90,6 @@ func TestFinalAnswersAreFinal(t *testing.T) {
 	}{
 		"bad request":   {ingester.RemoteWrite1, status(400, "out of order\nsample"), "answered 400 Bad Request: out of order; sample"},
 		"too large":     {ingester.RemoteWrite1, status(413, long), "answered 413 Request Entity Too Large: reason"},
-		"not 2.0":       {ingester.RemoteWrite2, status(200, ""), "set protobuf_message: prometheus.WriteRequest"},
 		"nothing taken": {ingester.RemoteWrite2, status(400, "bad", samplesWrittenHeader, "0"), "bad"},
 	} {
 		t.Run(name, func(t *testing.T) {

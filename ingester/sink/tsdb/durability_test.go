@@ -240,3 +240,34 @@ func TestClosedSinkRefuses(t *testing.T) {
 	require.ErrorIs(t, s.Write(t.Context(), b), errClosed)
 	require.Error(t, s.Open(), "a closed sink stays closed")
 }
+
+// A torn record of the log, as a killed process leaves it, costs that record and
+// nothing of what came out of order, whose log is another.
+func TestTornLogKeepsWhatCameOutOfOrder(t *testing.T) {
+	o := testOptions(t)
+	s := openTest(t, o)
+	rs := routes{}
+	base := milli()
+	for i := range int64(20) {
+		require.NoError(t, s.Write(t.Context(), newTestBatch(t, rs, write1(float1("m", sample(base+i*10, 1.1), sample(base+i*10-1005, 2.2))))))
+	}
+	image := t.TempDir()
+	require.NoError(t, os.CopyFS(image, os.DirFS(o.Path)))
+	segment := filepath.Join(image, "wal", "00000000")
+	info, err := os.Stat(segment)
+	require.NoError(t, err)
+	// The reader pads with zeros, so what is cut off has to be something else.
+	require.NoError(t, os.Truncate(segment, info.Size()-3))
+	for range 2 {
+		o.Path = image
+		o.Registerer = nil
+		again, err := Open(o)
+		require.NoError(t, err)
+		got := map[float64]int{}
+		for _, p := range content(t, again)[`{__name__="m", job="test"}`] {
+			got[p.v]++
+		}
+		require.Equal(t, map[float64]int{1.1: 19, 2.2: 20}, got)
+		require.NoError(t, again.Close())
+	}
+}

@@ -67,8 +67,8 @@ func (s *Sink) openFiles() (f *families, err error) {
 
 func (s *Sink) openDatabase() error {
 	registry := prometheus.NewRegistry()
-	s.wblFailed.Store(false)
-	log := slog.New(watch{s.log.Handler(), &s.wblFailed})
+	s.wblFailure.Store(nil)
+	log := slog.New(watch{s.log.Handler(), &s.wblFailure})
 	db, err := promtsdb.Open(s.options.Path, log, registry, s.options.database(), s.stats)
 	if err != nil {
 		return fmt.Errorf("open the database in %s: %w", s.options.Path, err)

@@ -98,7 +98,7 @@ func findCorruption(dir string) (corruption, err error) {
 // samples are gone with the process.
 type watch struct {
 	slog.Handler
-	failed *atomic.Bool
+	failure *atomic.Pointer[error]
 }
 
 // wblFailure is the library's message (Commit in tsdb/head_append.go).
@@ -107,7 +107,14 @@ const wblFailure = "Failed to log out of order samples into the WAL"
 // Handle implements slog.Handler.
 func (w watch) Handle(ctx context.Context, r slog.Record) error {
 	if r.Message == wblFailure {
-		w.failed.Store(true)
+		cause := errors.New("unknown cause")
+		r.Attrs(func(a slog.Attr) bool {
+			if err, ok := a.Value.Any().(error); ok {
+				cause = err
+			}
+			return true
+		})
+		w.failure.Store(&cause)
 	}
 	if !w.Handler.Enabled(ctx, r.Level) {
 		return nil
@@ -122,10 +129,10 @@ func (w watch) Enabled(ctx context.Context, l slog.Level) bool {
 
 // WithAttrs implements slog.Handler.
 func (w watch) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return watch{w.Handler.WithAttrs(attrs), w.failed}
+	return watch{w.Handler.WithAttrs(attrs), w.failure}
 }
 
 // WithGroup implements slog.Handler.
 func (w watch) WithGroup(name string) slog.Handler {
-	return watch{w.Handler.WithGroup(name), w.failed}
+	return watch{w.Handler.WithGroup(name), w.failure}
 }

@@ -27,9 +27,9 @@ type Sink struct {
 	stats    *promtsdb.DBStats
 	handler  http.Handler
 
-	state     atomic.Int32 // one of the states below
-	retryAt   atomic.Int64 // unix ns before which no reopening is tried
-	wblFailed atomic.Bool  // since the database was opened
+	state      atomic.Int32          // one of the states below
+	retryAt    atomic.Int64          // unix ns before which no reopening is tried
+	wblFailure atomic.Pointer[error] // since the database was opened
 
 	staging sync.Pool // of *staged
 	rounds  rounds
@@ -191,10 +191,9 @@ func (s *Sink) commit(batches []*staged) (err error) {
 		after = stateBroken
 		return fmt.Errorf("commit to the embedded database in %s: %w", s.options.Path, err)
 	}
-	if s.wblFailed.Load() {
+	if cause := s.wblFailure.Load(); cause != nil {
 		after = stateBroken
-		return fmt.Errorf("commit to the embedded database in %s: the log of what came out of order could not be written: "+
-			"check the disk's space and health", s.options.Path)
+		return fmt.Errorf("commit what came out of order to the embedded database in %s: %w", s.options.Path, *cause)
 	}
 	after = stateOpen
 	for _, w := range batches {
