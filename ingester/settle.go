@@ -48,8 +48,11 @@ type ClassDrop struct {
 	Rate, Burst float64 // of this ingester
 }
 
-// NothingValid reports whether the batch held series, and none that is valid.
-func (r *Result) NothingValid() bool { return r.Groups > 0 && r.InvalidGroups == r.Groups }
+// NothingValid reports whether the batch held series, and all of them were found
+// invalid, here or by the sink.
+func (r *Result) NothingValid() bool {
+	return r.Invalid+int64(r.InvalidGroups) > 0 && r.Written == Written{} && len(r.Drops) == 0 && r.Relabelled == 0
+}
 
 // Text says in one line per cause what is not stored.
 func (r *Result) Text() string {

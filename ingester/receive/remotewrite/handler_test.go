@@ -431,6 +431,7 @@ func TestSinkRejectsItems(t *testing.T) {
 	require.EqualValues(t, 1, counts["invalid_items"])
 	require.EqualValues(t, 1, counts["invalid_reasons/out_of_order"])
 	require.EqualValues(t, 1, counts["admitted_items"])
+	require.Equal(t, 400, s.postV1(one("__name__", "up")).Code, "nothing of it was stored")
 }
 
 // TestSilent answers drops with 204, but never what is invalid.
