@@ -22,9 +22,8 @@ type Result struct {
 	Drops []ClassDrop
 	// Relabelled and Invalid count items that ended otherwise.
 	Relabelled, Invalid int64
-	// Groups counts all series, InvalidGroups those that are invalid, with
-	// items or without.
-	Groups, InvalidGroups int
+	// InvalidGroups counts the series that are invalid, with items or without.
+	InvalidGroups int
 	// Reasons says why items are invalid, as counted.
 	Reasons map[string]int64
 	// Silent asks for an answer as if nothing had been dropped.
@@ -87,7 +86,7 @@ func (r *Result) Text() string {
 func (st *streamRules) settle(b *Batch, w *work, err error) Result {
 	res := Result{
 		Err: err, Written: w.written, Relabelled: w.relabelled.items, Silent: st.Silent,
-		Groups: len(b.Groups), InvalidGroups: w.invalidGroups,
+		InvalidGroups: w.invalidGroups,
 	}
 	for i := range b.Groups {
 		res.Offered.add(&b.Groups[i])
