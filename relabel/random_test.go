@@ -124,7 +124,7 @@ func apply(r *Rules, ls labels.Labels) (labels.Labels, bool) {
 func TestAgainstTheLibrary(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(1, 2))
 	did := map[string]int{}
-	for range 1500 {
+	for range 4000 {
 		r, oracle := randomRules(t, rnd)
 		ls := randomLabels(rnd)
 		b := labels.NewBuilder(ls)
@@ -153,7 +153,7 @@ func TestAgainstTheLibrary(t *testing.T) {
 func TestGoodAndBadRulesAreTheLibrarys(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(2, 2))
 	bad := 0
-	for range 1500 {
+	for range 4000 {
 		rule := randomRule(rnd)
 		_, want := readByLibrary(rule)
 		_, got := parse(t, []any{rule})
@@ -170,7 +170,7 @@ func TestGoodAndBadRulesAreTheLibrarys(t *testing.T) {
 // The last step of an explanation is what Apply does; the steps join up.
 func TestExplainIsWhatApplyDoes(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(3, 2))
-	for range 1200 {
+	for range 3000 {
 		r, _ := randomRules(t, rnd)
 		ls := randomLabels(rnd)
 		got, keep := apply(r, ls)
@@ -220,7 +220,7 @@ func TestTextReadsBack(t *testing.T) {
 func TestFootprintIsSound(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 2))
 	unread, unwritten := 0, 0
-	for range 2500 {
+	for range 6000 {
 		r, _ := randomRules(t, rnd)
 		f := r.Footprint()
 		ls := randomLabels(rnd)
