@@ -119,7 +119,7 @@ func TestFiveMinuteWalk(t *testing.T) {
 	require.Equal(t, "dropped (ratelimit)", e.Outcome)
 
 	edited := filepath.Join(filepath.Dir(p.reloader.path), "policy.yaml")
-	require.NoError(t, os.WriteFile(edited, []byte("streams: {metrics: {rate: 1000000, burst: 1000000}}"), 0o644))
+	require.NoError(t, os.WriteFile(edited, []byte("streams: {metrics: {rate: 1000000000, burst: 1000000}}"), 0o644))
 	require.Equal(t, 200, p.get(t, "POST", "/-/reload", nil).Code)
 	require.Equal(t, 204, p.get(t, "POST", "/write", packed(t, "a", 400)).Code)
 	require.Contains(t, p.get(t, "GET", "/metrics", nil).Body.String(), `spillway_admitted_items_total{class="default",stream="metrics"} 410`)
