@@ -54,8 +54,8 @@ type Span struct{ Start, End uint32 }
 type Batch struct {
 	Stream Stream
 	Format Format
-	// Sender says who sent the batch; nil is a sender without an API key.
-	Sender *Sender
+	// Origin says who sent the batch, and under which rules it came in.
+	Origin
 	// Body is the decompressed message in its first Size bytes. Behind them
 	// stand keys that did not lie in one piece in the message.
 	Body []byte

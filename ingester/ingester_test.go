@@ -220,11 +220,13 @@ keys:
 	in, err := New(s, 1<<20, nil)
 	require.NoError(t, err)
 	who := func(stream Stream, header, value, query string) (*Sender, error) {
+		t.Helper()
 		r := httptest.NewRequest("POST", "/api/v1/write"+query, nil)
 		if header != "" {
 			r.Header.Set(header, value)
 		}
-		return in.Authenticate(r, stream)
+		origin, err := in.Authenticate(r, stream)
+		return origin.Sender, err
 	}
 	_, err = who(Metrics, "", "", "")
 	require.ErrorIs(t, err, ErrNoKey)
@@ -268,7 +270,8 @@ func TestKeyFileProblems(t *testing.T) {
 	require.ErrorContains(t, err, "secret")
 	keys, err := ParseKeys(nil, "keys.yaml")
 	require.NoError(t, err)
-	require.False(t, keys.required())
+	require.True(t, keys.required(), "a file that lost its keys opens nothing")
+	require.False(t, (*Keys)(nil).required())
 }
 
 // TestExplain agrees with what happens, and says why.
@@ -312,4 +315,60 @@ streams:
 	_, err = in.Explain("metrics", "up", "nobody")
 	require.Error(t, err)
 	require.Zero(t, in.RateControl().Streams["metrics"].Received, "explaining counts nothing")
+}
+
+// TestReloadBetweenKeyAndProcess: a batch is judged with the rules under which
+// its sender was recognised, although the key file was put in another order while
+// its body arrived.
+func TestReloadBetweenKeyAndProcess(t *testing.T) {
+	entry := func(name string) string {
+		return fmt.Sprintf("  - {name: %s, sha256: %s, labels: {team: %[1]s}}\n", name, digest(name))
+	}
+	sink := &nowhere{}
+	load := func(files string) Settings {
+		s := settingsOf(t, sink, `streams: {metrics: {rate: 1000, burst: 1000, classes: [{name: a, rate: 1}, {name: b, rate: 1}], rules: [{class: a, matchers: ['team="a"']}, {class: b, matchers: ['team="b"']}]}}`, "")
+		keys, err := ParseKeys([]byte("keys:\n"+files), "keys.yaml")
+		require.NoError(t, err)
+		s.Keys = keys
+		return s
+	}
+	in, err := New(load(entry("a")+entry("b")), 1<<20, nil)
+	require.NoError(t, err)
+	origin := func(key string) Origin {
+		r := httptest.NewRequest("POST", "/api/v1/write", nil)
+		r.Header.Set("Kf-Api-Key", key)
+		o, err := in.Authenticate(r, Metrics)
+		require.NoError(t, err)
+		return o
+	}
+	early := origin("a")
+	require.NoError(t, in.Reload(load(entry("b")+entry("a"))))
+	for _, o := range []Origin{early, origin("b"), origin("a")} {
+		b := batchOf([]string{"__name__", "up"})
+		b.Origin = o
+		in.Process(context.Background(), b)
+		labels := string(b.Labels(&b.Groups[0]))
+		require.Contains(t, labels, "team\x12\x01"+o.Sender.Name)
+	}
+	kept := in.generation.Load().streams[Metrics].routes
+	require.NoError(t, in.Reload(load(entry("b")+entry("a"))))
+	require.True(t, kept == in.generation.Load().streams[Metrics].routes, "the same keys, read again")
+}
+
+// TestSequenceTellsTablesApart: two tables whose bytes behind the first header
+// are the same, and whose symbols are not.
+func TestSequenceTellsTablesApart(t *testing.T) {
+	table := func(first uint32) *Batch {
+		body := []byte("\x22\x01ax\x22\x01b")
+		return &Batch{Format: RemoteWrite2, Body: body, Symbols: []Span{{0, first}, {first, 7}}, Groups: make([]Group, 1)}
+	}
+	s := newSequences(1 << 20)
+	for range 2 {
+		_, hash := s.find(table(0), 0)
+		s.remember(table(0), 0, hash)
+	}
+	q, _ := s.find(table(0), 0)
+	require.NotNil(t, q)
+	q, _ = s.find(table(3), 0)
+	require.Nil(t, q)
 }

@@ -13,7 +13,11 @@ import (
 // the rules and one clock reading from start to end.
 func (in *Ingester) Process(ctx context.Context, b *Batch) Result {
 	now := in.at(b.Received)
-	st := in.generation.Load().streams[b.Stream]
+	rules := b.rules
+	if rules == nil {
+		rules = in.generation.Load()
+	}
+	st := rules.streams[b.Stream]
 	w := st.borrow()
 	defer st.giveBack(w)
 

@@ -107,7 +107,7 @@ func (st *streamRules) sameRoutes(o *streamRules) bool {
 	if (st.Policy == nil) != (o.Policy == nil) || st.exempt != o.exempt || st.limits != o.limits {
 		return false
 	}
-	return st.Rules.Equal(o.Rules) && (st.Policy == nil || st.Policy.SameRules(o.Policy)) && st.Sink == o.Sink && st.keys == o.keys
+	return st.Rules.Equal(o.Rules) && (st.Policy == nil || st.Policy.SameRules(o.Policy)) && st.Sink == o.Sink && st.keys.equal(o.keys)
 }
 
 // classNames lists the classes of a policy by id, with the one of exempt

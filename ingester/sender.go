@@ -24,7 +24,15 @@ type Sender struct {
 	scope   uint32
 }
 
-// own is who sends Spillway's own telemetry.
+// Origin is where a batch comes from. It holds on to the rules that were in force
+// when the sender was recognised, so that a reload in the meantime does not judge
+// a batch with one configuration's sender and another's rules.
+type Origin struct {
+	Sender *Sender // nil: a sender without an API key
+	rules  *generation
+}
+
+// ownScope is the scope of Spillway's own telemetry.
 const ownScope = 1<<32 - 1
 
 // OwnSender sends Spillway's own telemetry: always exempt, on the label that
@@ -36,9 +44,11 @@ func (s *Sender) Sends(stream Stream) bool {
 	return s == nil || s.streams == nil || slices.Contains(s.streams, stream)
 }
 
-// Keys are the API keys that may send. The zero value and nil ask for none.
+// Keys are the API keys that may send. nil asks for none; Keys without a key let
+// nobody in, since a key file that lost its content must not open the door.
 type Keys struct {
 	byDigest map[[sha256.Size]byte]*Sender
+	source   [sha256.Size]byte // digest of the file
 }
 
 // keyFile is what ParseKeys reads.
@@ -62,7 +72,7 @@ func ParseKeys(data []byte, filename string) (*Keys, error) {
 	if err := dec.Decode(&file); err != nil && !errors.Is(err, io.EOF) {
 		return nil, fmt.Errorf("%s: %w", filename, err)
 	}
-	keys := &Keys{byDigest: make(map[[sha256.Size]byte]*Sender, len(file.Keys))}
+	keys := &Keys{byDigest: make(map[[sha256.Size]byte]*Sender, len(file.Keys)), source: sha256.Sum256(data)}
 	names := make(map[string]bool, len(file.Keys))
 	var problems []error
 	for i, e := range file.Keys {
@@ -106,7 +116,12 @@ func (e keyEntry) sender(scope uint32) (*Sender, [sha256.Size]byte, error) {
 }
 
 // required says that no batch is taken without a key.
-func (k *Keys) required() bool { return k != nil && len(k.byDigest) > 0 }
+func (k *Keys) required() bool { return k != nil }
+
+// equal reports whether both came from the same file content.
+func (k *Keys) equal(o *Keys) bool {
+	return k == o || k != nil && o != nil && k.source == o.source
+}
 
 // find returns the sender that a token belongs to. Only digests are compared,
 // in constant time, so that the time taken says nothing about a token.
@@ -135,23 +150,23 @@ const (
 
 // Authenticate finds out who sends a request. Without configured keys everybody
 // may, and the sender is nil.
-func (in *Ingester) Authenticate(r *http.Request, stream Stream) (*Sender, error) {
-	keys := in.generation.Load().keys
-	if !keys.required() {
-		return nil, nil
+func (in *Ingester) Authenticate(r *http.Request, stream Stream) (Origin, error) {
+	g := in.generation.Load()
+	if !g.keys.required() {
+		return Origin{rules: g}, nil
 	}
 	token := presentedKey(r)
 	if token == "" {
-		return nil, ErrNoKey
+		return Origin{}, ErrNoKey
 	}
-	sender := keys.find(token)
+	sender := g.keys.find(token)
 	switch {
 	case sender == nil:
-		return nil, ErrUnknownKey
+		return Origin{}, ErrUnknownKey
 	case !sender.Sends(stream):
-		return nil, ErrWrongStream
+		return Origin{}, ErrWrongStream
 	}
-	return sender, nil
+	return Origin{Sender: sender, rules: g}, nil
 }
 
 func presentedKey(r *http.Request) string {

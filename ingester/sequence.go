@@ -17,6 +17,7 @@ import (
 type sequence struct {
 	scope    uint32
 	count    int    // symbols
+	first    uint32 // length of the first symbol, whose header is not in the table
 	table    []byte // the symbols as they came, with the headers between them
 	refs     []byte // of all series, one behind the other
 	ends     []uint32
@@ -49,6 +50,10 @@ func (b *Batch) table() []byte {
 	return b.Body[b.Symbols[0].Start:b.Symbols[len(b.Symbols)-1].End]
 }
 
+// firstSymbol is the length of the first symbol. With it and the table's bytes,
+// where each symbol starts and ends is settled.
+func (b *Batch) firstSymbol() uint32 { return b.Symbols[0].End - b.Symbols[0].Start }
+
 // find returns the sequence that was remembered of a request with the same
 // table, nil if there is none, and the table's hash for remember.
 func (s *sequences) find(b *Batch, scope uint32) (*sequence, uint64) {
@@ -60,7 +65,7 @@ func (s *sequences) find(b *Batch, scope uint32) (*sequence, uint64) {
 	s.mu.Lock()
 	q := s.byHash[hash]
 	s.mu.Unlock()
-	if q == nil || q.scope != scope || q.count != len(b.Symbols) || !bytes.Equal(q.table, table) {
+	if q == nil || q.scope != scope || q.count != len(b.Symbols) || q.first != b.firstSymbol() || !bytes.Equal(q.table, table) {
 		return nil, hash
 	}
 	return q, hash
@@ -120,7 +125,7 @@ func (s *sequences) insert(hash uint64, q *sequence) {
 }
 
 func newSequence(b *Batch, scope uint32) *sequence {
-	q := &sequence{scope: scope, count: len(b.Symbols), table: bytes.Clone(b.table())}
+	q := &sequence{scope: scope, count: len(b.Symbols), first: b.firstSymbol(), table: bytes.Clone(b.table())}
 	q.ends = make([]uint32, 0, len(b.Groups))
 	q.locators = make([]uint64, 0, len(b.Groups))
 	for i := range b.Groups {

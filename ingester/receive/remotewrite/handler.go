@@ -61,7 +61,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		refusal.answer(rw)
 		return
 	}
-	sender, err := h.ingester.Authenticate(r, ingester.Metrics)
+	origin, err := h.ingester.Authenticate(r, ingester.Metrics)
 	if err != nil {
 		unauthorized(err).answer(rw)
 		return
@@ -76,7 +76,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		refusal.answer(rw)
 		return
 	}
-	slot, err := h.ingester.Slot(r.Context(), sender, ingester.Metrics) // 2 slot
+	slot, err := h.ingester.Slot(r.Context(), origin.Sender, ingester.Metrics) // 2 slot
 	if err != nil {
 		h.ingester.CountUnread(ingester.Metrics, true)
 		h.shed(err).answer(rw)
@@ -84,7 +84,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	defer slot.Release()
 	b := &req.batch
-	b.Stream, b.Sender, b.Received = ingester.Metrics, sender, time.Now()
+	b.Stream, b.Origin, b.Received = ingester.Metrics, origin, time.Now()
 	if refusal := h.decode(format, req, memory); refusal != nil { // 3 decode
 		h.ingester.CountUnread(ingester.Metrics, refusal.capacity)
 		refusal.answer(rw)
