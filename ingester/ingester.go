@@ -111,9 +111,11 @@ func (in *Ingester) prepare(stream Stream, s Settings, old *streamRules, now int
 	return st
 }
 
-// Silent says whether a stream's senders are spared the news of drops.
-func (in *Ingester) Silent(stream Stream) bool {
-	return in.generation.Load().streams[stream].Silent
+// Own is the origin of Spillway's own telemetry, with the exempt label that it
+// has to carry under these rules.
+func (in *Ingester) Own() (Origin, ExemptLabel) {
+	g := in.generation.Load()
+	return Origin{Sender: ownSender(), rules: g}, g.streams[Metrics].exempt
 }
 
 // Slot waits fairly for the right to process a batch. The flow is the API key,

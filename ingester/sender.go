@@ -35,9 +35,9 @@ type Origin struct {
 // ownScope is the scope of Spillway's own telemetry.
 const ownScope = 1<<32 - 1
 
-// OwnSender sends Spillway's own telemetry: always exempt, on the label that
+// ownSender sends Spillway's own telemetry: always exempt, on the label that
 // marks it.
-func OwnSender() *Sender { return &Sender{Name: "spillway", Exempt: true, scope: ownScope} }
+func ownSender() *Sender { return &Sender{Name: "spillway", Exempt: true, scope: ownScope} }
 
 // Sends reports whether the sender may send to a stream.
 func (s *Sender) Sends(stream Stream) bool {

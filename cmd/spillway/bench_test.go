@@ -90,7 +90,7 @@ func benchProcess(b *testing.B, policy string) *process {
 	config := "server: {http_listen_address: '127.0.0.1:0'}\nlog: {level: error}\ntelemetry: {interval: 0s}\npolicy_file: policy.yaml\nsinks: {none: {discard: {}}}\nstreams:\n  metrics:\n    sink: none" + benchRules
 	require.NoError(b, os.WriteFile(path, []byte(config), 0o644))
 	require.NoError(b, os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(policy), 0o644))
-	l, err := load(path)
+	l, err := load(path, 0)
 	require.NoError(b, err)
 	p, err := newProcess(l, path)
 	require.NoError(b, err)

@@ -40,7 +40,7 @@ type checkedConfig struct {
 // checkConfigFile prints the whole configuration, defaults included, and its
 // policy, or fails with every problem.
 func checkConfigFile(out io.Writer, path, format string) error {
-	l, err := load(path)
+	l, err := load(path, 0)
 	if err != nil {
 		return err
 	}

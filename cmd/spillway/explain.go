@@ -42,7 +42,7 @@ func (o *explainOptions) run(out io.Writer) error {
 
 // compute explains with a configuration file: buckets are full.
 func (o *explainOptions) compute() (*ingester.Explanation, error) {
-	l, err := load(o.configFile)
+	l, err := load(o.configFile, 0)
 	if err != nil {
 		return nil, err
 	}

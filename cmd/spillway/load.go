@@ -23,22 +23,29 @@ import (
 // loaded is a configuration with all the files that it names, read and checked.
 type loaded struct {
 	config Config
-	files  []string // every file that was read, the configuration first
+	files  map[string]fingerprint // every file that was named, as it was just before it was read
 	policy *policy.Set
 	keys   *ingester.Keys
 	rules  map[ingester.Stream]*relabel.Rules
 }
 
 // load reads a configuration file and what it names. Its error has a line for
-// every problem.
-func load(path string) (*loaded, error) {
-	l := &loaded{config: defaultConfig(), files: []string{path}, rules: map[ingester.Stream]*relabel.Rules{}}
-	data, err := os.ReadFile(path)
+// every problem. What it returns with an error names the files that were looked
+// at, and nothing else of it may be used.
+//
+// ingesters is the N that policies are divided by (P12: it is read at start); 0
+// takes it from the configuration.
+func load(path string, ingesters int) (*loaded, error) {
+	l := &loaded{config: defaultConfig(), files: map[string]fingerprint{}, rules: map[ingester.Stream]*relabel.Rules{}}
+	data, err := l.read(path)
 	if err != nil {
-		return nil, fmt.Errorf("configuration: %w", err)
+		return l, fmt.Errorf("configuration: %w", err)
 	}
 	if err := decodeStrict(data, path, &l.config); err != nil {
-		return nil, err
+		return l, err
+	}
+	if ingesters == 0 {
+		ingesters = max(1, l.config.Ingester.ReplicaCount)
 	}
 	dir := filepath.Dir(path)
 	l.config.complete(dir)
@@ -46,9 +53,9 @@ func load(path string) (*loaded, error) {
 	if err := errors.Join(append(l.config.problems(), l.readRules()...)...); err != nil {
 		problems = append(problems, under(path, err))
 	}
-	problems = append(problems, l.readPolicy(dir), l.readKeys(dir))
+	problems = append(problems, l.readPolicy(dir, ingesters), l.readKeys(dir))
 	if err := errors.Join(problems...); err != nil {
-		return nil, err
+		return l, err
 	}
 	return l, nil
 }
@@ -217,12 +224,12 @@ func (l *loaded) readRules() []error {
 	return p
 }
 
-func (l *loaded) readPolicy(dir string) error {
+func (l *loaded) readPolicy(dir string, ingesters int) error {
 	data, path, err := l.readNamed(dir, l.config.PolicyFile)
 	if err != nil {
 		return fmt.Errorf("policy_file: %w", err)
 	}
-	l.policy, err = policy.Load(data, path, max(1, l.config.Ingester.ReplicaCount))
+	l.policy, err = policy.Load(data, path, ingesters)
 	return err
 }
 
@@ -247,9 +254,15 @@ func (l *loaded) readNamed(dir, name string) (data []byte, path string, err erro
 	if path = name; !filepath.IsAbs(name) {
 		path = filepath.Join(dir, name)
 	}
-	l.files = append(l.files, path)
-	data, err = os.ReadFile(path)
+	data, err = l.read(path)
 	return data, path, err
+}
+
+// read reads a file and remembers how it looked just before: a change that comes
+// later is noticed, whenever it comes.
+func (l *loaded) read(path string) ([]byte, error) {
+	l.files[path] = fingerprintOf(path)
+	return os.ReadFile(path)
 }
 
 // settings makes the ingester's rules from the configuration and open sinks.

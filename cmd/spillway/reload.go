@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"os"
 	"os/signal"
@@ -46,7 +47,7 @@ type fingerprint struct {
 
 func newReloader(path string, l *loaded, p *process) *reloader {
 	r := &reloader{path: path, process: p, running: l.config, metrics: newReloadMetrics(p.registry)}
-	r.seen = fingerprints(l.files)
+	r.seen = l.files
 	r.metrics.succeeded(time.Now())
 	return r
 }
@@ -59,7 +60,8 @@ func (r *reloader) reload(why string) error {
 }
 
 func (r *reloader) reloadLocked(why string) error {
-	l, err := load(r.path)
+	l, err := load(r.path, r.running.Ingester.ReplicaCount)
+	r.watch(l, err != nil)
 	if err == nil {
 		err = r.process.ingester.Reload(l.settings(r.process.sinks.byName))
 	}
@@ -70,7 +72,6 @@ func (r *reloader) reloadLocked(why string) error {
 		}
 		return err
 	}
-	r.seen, r.pending = fingerprints(l.files), nil
 	r.metrics.succeeded(time.Now())
 	r.process.logger.Info("configuration reloaded", "cause", why)
 	r.logPolicyWarnings(l)
@@ -78,6 +79,17 @@ func (r *reloader) reloadLocked(why string) error {
 		r.process.logger.Warn("this change takes a restart to be in force", "section", name)
 	}
 	return nil
+}
+
+// watch looks from now on for changes of the files that a configuration names. A
+// refused one may be mended in its own files or by going back to those before.
+func (r *reloader) watch(l *loaded, refused bool) {
+	r.pending = nil
+	if !refused {
+		r.seen = l.files
+		return
+	}
+	maps.Copy(r.seen, l.files)
 }
 
 func (r *reloader) logPolicyWarnings(l *loaded) {
@@ -96,6 +108,7 @@ func needRestart(old, now Config) []string {
 		{"server", old.Server, now.Server},
 		{"sinks", old.Sinks, now.Sinks},
 		{"log", old.Log, now.Log},
+		{"ingester.route_cache_bytes", old.Ingester.RouteCacheBytes, now.Ingester.RouteCacheBytes},
 		{"governor", old.Governor, now.Governor},
 		{"telemetry", old.Telemetry, now.Telemetry},
 		{"ingester.replica_count", old.Ingester.ReplicaCount, now.Ingester.ReplicaCount},
@@ -109,10 +122,10 @@ func needRestart(old, now Config) []string {
 
 // service watches for SIGHUP and for changed files.
 func (r *reloader) service() services.Service {
-	return services.NewBasicService(nil, r.watch, nil)
+	return services.NewBasicService(nil, r.run, nil)
 }
 
-func (r *reloader) watch(ctx context.Context) error {
+func (r *reloader) run(ctx context.Context) error {
 	hup := make(chan os.Signal, 1)
 	signal.Notify(hup, syscall.SIGHUP)
 	defer signal.Stop(hup)
@@ -135,11 +148,10 @@ func (r *reloader) watch(ctx context.Context) error {
 func (r *reloader) look() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	files := make([]string, 0, len(r.seen))
+	now := make(map[string]fingerprint, len(r.seen))
 	for file := range r.seen {
-		files = append(files, file)
+		now[file] = fingerprintOf(file)
 	}
-	now := fingerprints(files)
 	if reflect.DeepEqual(now, r.seen) {
 		r.pending = nil
 		return
@@ -148,7 +160,7 @@ func (r *reloader) look() {
 		r.pending = now
 		return
 	}
-	r.seen = now
+	r.seen = now // a refused file is not tried again until it changes once more
 	_ = r.reloadLocked("file change")
 }
 
@@ -166,19 +178,14 @@ func (r *reloader) serveHTTP(w http.ResponseWriter, req *http.Request) {
 	text("reloaded\n")(w, req)
 }
 
-func fingerprints(files []string) map[string]fingerprint {
-	prints := make(map[string]fingerprint, len(files))
-	for _, file := range files {
-		info, err := os.Stat(file)
-		if err != nil {
-			prints[file] = fingerprint{missing: errors.Is(err, os.ErrNotExist)}
-			continue
-		}
-		f := fingerprint{size: info.Size(), modified: info.ModTime()}
-		if st, ok := info.Sys().(*syscall.Stat_t); ok {
-			f.inode = st.Ino
-		}
-		prints[file] = f
+func fingerprintOf(file string) fingerprint {
+	info, err := os.Stat(file)
+	if err != nil {
+		return fingerprint{missing: errors.Is(err, os.ErrNotExist)}
 	}
-	return prints
+	f := fingerprint{size: info.Size(), modified: info.ModTime()}
+	if st, ok := info.Sys().(*syscall.Stat_t); ok {
+		f.inode = st.Ino
+	}
+	return f
 }

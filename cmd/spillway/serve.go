@@ -61,7 +61,7 @@ type sinks struct {
 
 // serve runs the program until it is told to stop.
 func serve(ctx context.Context, path string) error {
-	l, err := load(path)
+	l, err := load(path, 0)
 	if err != nil {
 		return err
 	}
@@ -184,7 +184,6 @@ func (p *process) telemetryService() services.Service {
 	for name, value := range c.Telemetry.Labels {
 		labels[name] = value
 	}
-	labels[c.Exempt.Label] = c.Exempt.Value
 	w := telemetry.Writer{Ingester: p.ingester, Gatherer: p.registry, Labels: labels}
 	write := func(ctx context.Context) error {
 		if err := w.Write(ctx, time.Now()); err != nil {

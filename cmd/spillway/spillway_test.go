@@ -44,7 +44,7 @@ func testFiles(t *testing.T, config, policy string) string {
 func testProcess(t *testing.T, config, policy string) *process {
 	t.Helper()
 	path := testFiles(t, config, policy)
-	l, err := load(path)
+	l, err := load(path, 0)
 	require.NoError(t, err)
 	p, err := newProcess(l, path)
 	require.NoError(t, err)
@@ -162,6 +162,34 @@ func TestLookWaitsForRest(t *testing.T) {
 	p.reloader.look()
 	p.reloader.look()
 	require.EqualValues(t, 2000, rate())
+}
+
+// TestReplicaCountIsReadAtStart (P12): a change waits for a restart, and the
+// policy goes on being divided by the old number.
+func TestReplicaCountIsReadAtStart(t *testing.T) {
+	p := testProcess(t, "", "streams: {metrics: {rate: 100, burst: 100}}")
+	text, err := os.ReadFile(p.reloader.path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(p.reloader.path, append(text, "ingester: {replica_count: 4}\n"...), 0o644))
+	require.NoError(t, p.reloader.reload("test"))
+	status := p.ingester.RateControl().Streams["metrics"]
+	require.Equal(t, 1, status.Ingesters)
+	require.EqualValues(t, 100, status.Classes[0].LocalRate)
+}
+
+// TestMendedFileIsNoticed: a refused configuration that names another policy is
+// put in force once that policy is mended.
+func TestMendedFileIsNoticed(t *testing.T) {
+	p := testProcess(t, "", "streams: {metrics: {rate: 100, burst: 100}}")
+	text, err := os.ReadFile(p.reloader.path)
+	require.NoError(t, err)
+	other := filepath.Join(filepath.Dir(p.reloader.path), "other.yaml")
+	require.NoError(t, os.WriteFile(p.reloader.path, bytes.Replace(text, []byte("policy.yaml"), []byte("other.yaml"), 1), 0o644))
+	require.Error(t, p.reloader.reload("test"))
+	require.NoError(t, os.WriteFile(other, []byte("streams: {metrics: {rate: 300, burst: 100}}"), 0o644))
+	p.reloader.look()
+	p.reloader.look()
+	require.EqualValues(t, 300, p.ingester.RateControl().Streams["metrics"].Rate)
 }
 
 // TestStopping refuses new batches and says that it is not ready.

@@ -24,11 +24,11 @@ import (
 type Writer struct {
 	Ingester *ingester.Ingester
 	Gatherer prometheus.Gatherer
-	// Labels are put on every series: the exempt label, job, instance. They
-	// win over a metric's own label of the same name.
+	// Labels are put on every series, beside the exempt label: job, instance.
+	// They win over a metric's own label of the same name.
 	Labels map[string]string
 
-	sender *ingester.Sender
+	exempt ingester.ExemptLabel
 	batch  ingester.Batch
 	labels []pair
 }
@@ -42,12 +42,10 @@ func (w *Writer) Write(ctx context.Context, now time.Time) error {
 	if err != nil {
 		return fmt.Errorf("gathering own metrics: %w", err)
 	}
-	if w.sender == nil {
-		w.sender = ingester.OwnSender()
-	}
 	b := &w.batch
 	b.Reset()
-	b.Format, b.Sender, b.Received = ingester.RemoteWrite1, w.sender, now
+	b.Format, b.Received = ingester.RemoteWrite1, now
+	b.Origin, w.exempt = w.Ingester.Own()
 	for _, f := range families {
 		w.family(f, now.UnixMilli())
 	}
@@ -142,13 +140,16 @@ func (w *Writer) series(name string, m *dto.Metric, extra, extraValue string, v 
 func (w *Writer) sorted(name string, m *dto.Metric, extra, extraValue string) []pair {
 	w.labels = append(w.labels[:0], pair{"__name__", name})
 	for _, l := range m.GetLabel() {
-		if _, ours := w.Labels[l.GetName()]; !ours && l.GetValue() != "" {
+		if _, ours := w.Labels[l.GetName()]; !ours && l.GetName() != w.exempt.Label && l.GetValue() != "" {
 			w.labels = append(w.labels, pair{l.GetName(), l.GetValue()})
 		}
 	}
 	for n, v := range w.Labels {
-		w.labels = append(w.labels, pair{n, v})
+		if n != w.exempt.Label {
+			w.labels = append(w.labels, pair{n, v})
+		}
 	}
+	w.labels = append(w.labels, pair{w.exempt.Label, w.exempt.Value})
 	if extra != "" {
 		w.labels = append(w.labels, pair{extra, extraValue})
 	}

@@ -71,7 +71,7 @@ func TestWrite(t *testing.T) {
 	summary.Observe(4)
 	reg.MustRegister(counter, histogram, summary)
 
-	w := Writer{Ingester: in, Gatherer: reg, Labels: map[string]string{"kfuse": "true", "job": "spillway"}}
+	w := Writer{Ingester: in, Gatherer: reg, Labels: map[string]string{"job": "spillway"}}
 	require.NoError(t, w.Write(context.Background(), time.UnixMilli(12345)))
 	const ours = `job="spillway" kfuse="true" `
 	require.Equal(t, map[string]float64{
