@@ -156,10 +156,11 @@ func (w *work) spellOut(b *Batch, refs []byte, limit int) ([]byte, Reason) {
 			return nil, ReasonUnsortedLabels
 		}
 		last = text
-		out = AppendLabel(out, text, view(b.Bytes(b.Symbols[value])))
-		if len(out) > limit {
+		content := view(b.Bytes(b.Symbols[value]))
+		if len(out)+len(text)+len(content) > limit {
 			return nil, ReasonLabelsTooLarge
 		}
+		out = AppendLabel(out, text, content)
 	}
 	return out, valid
 }

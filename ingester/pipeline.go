@@ -107,6 +107,7 @@ func (st *streamRules) take(b *Batch, w *work, now int64) {
 		if t.short && !st.takeTokens(g.class, items, now) {
 			g.Verdict = DroppedRatelimit
 			t.drops.add(items, bytes)
+			t.dropped++
 			continue
 		}
 		t.passes.add(items, bytes)

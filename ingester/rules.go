@@ -160,6 +160,7 @@ func (a *amount) add(items, bytes int64) {
 type tally struct {
 	seen, short          bool
 	wants, passes, drops amount
+	dropped              int64 // groups
 	rejected             int64 // of the items that pass, those that the sink called invalid
 }
 

@@ -123,11 +123,9 @@ func (st *streamRules) settle(b *Batch, w *work, err error) Result {
 // settleClass counts what one class's items became.
 func (st *streamRules) settleClass(id int32, t *tally, w *work, res *Result) {
 	c := st.classes[id]
-	if t.drops.items > 0 || t.short {
+	if t.dropped > 0 {
 		c.dropped.add(t.drops)
-		if drop := st.describeDrop(id, t.drops.items); drop.Items > 0 {
-			res.Drops = append(res.Drops, drop)
-		}
+		res.Drops = append(res.Drops, st.describeDrop(id, t.drops.items))
 	}
 	switch {
 	case res.Err == nil:

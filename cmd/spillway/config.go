@@ -61,6 +61,8 @@ type ServerConfig struct {
 	MaxRequestBytes ByteSize `yaml:"max_request_bytes"`
 	// Series in one request. More are answered 413.
 	MaxSeriesPerRequest int `yaml:"max_series_per_request"`
+	// Samples, histograms and exemplars in one request. More are answered 413.
+	MaxItemsPerRequest int `yaml:"max_items_per_request"`
 	// How long a sender may take to send a request.
 	ReadTimeout time.Duration `yaml:"read_timeout"`
 	// How long a connection may stay open without a request.
@@ -169,6 +171,7 @@ func defaultConfig() Config {
 			MaxDecodedBytes:     64 << 20,
 			MaxRequestBytes:     256 << 20,
 			MaxSeriesPerRequest: 500_000,
+			MaxItemsPerRequest:  2_000_000,
 			ReadTimeout:         30 * time.Second,
 			IdleTimeout:         5 * time.Minute,
 			ShutdownTimeout:     30 * time.Second,

@@ -145,8 +145,8 @@ func (c *Config) problems() []error {
 		complain("server.max_request_bytes: %s cannot hold one request of max_body_bytes %s and max_decoded_bytes %s",
 			c.Server.MaxRequestBytes, c.Server.MaxBodyBytes, c.Server.MaxDecodedBytes)
 	}
-	if c.Server.MaxSeriesPerRequest < 1 || c.Ingester.Limits.LabelNames < 1 {
-		complain("server.max_series_per_request and ingester.limits.label_names: must be above 0")
+	if c.Server.MaxSeriesPerRequest < 1 || c.Server.MaxItemsPerRequest < 1 || c.Ingester.Limits.LabelNames < 1 {
+		complain("server.max_series_per_request, server.max_items_per_request and ingester.limits.label_names: must be above 0")
 	}
 	if c.Ingester.ReplicaCount < 1 {
 		complain("ingester.replica_count: %d is not a number of ingesters; it must be 1 or more", c.Ingester.ReplicaCount)

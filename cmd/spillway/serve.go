@@ -108,6 +108,8 @@ func (p *process) run(ctx context.Context) error {
 	if err := services.StartManagerAndAwaitHealthy(ctx, background); err != nil {
 		return errors.Join(err, p.sinks.close())
 	}
+	failed := services.NewFailureWatcher()
+	failed.WatchManager(background)
 	served := make(chan error, 1)
 	go func() { served <- p.server.Run() }()
 	p.logger.Info("ready", "address", p.server.HTTPListenAddr().String(), "ingesters", p.config.Ingester.ReplicaCount)
@@ -116,7 +118,12 @@ func (p *process) run(ctx context.Context) error {
 		p.logger.Info("stopping", "wait", p.config.Server.ShutdownTimeout)
 		err = nil
 	case err = <-served:
-		err = fmt.Errorf("server: %w", err)
+		if err != nil {
+			err = fmt.Errorf("server: %w", err)
+		}
+	case err = <-failed.Chan():
+		// Without what moves the capacity or reloads, it would only look alive.
+		err = fmt.Errorf("a background service failed: %w", err)
 	}
 	close(p.stopping)
 	p.server.Shutdown()
@@ -267,6 +274,6 @@ func (q *quietSignals) Stop() { close(q.stop) }
 func (p *process) writeHandler() http.Handler {
 	c := p.config
 	return rwreceive.NewHandler(p.ingester, rwreceive.Limits{
-		BodyBytes: int(c.Server.MaxBodyBytes), DecodedBytes: int(c.Server.MaxDecodedBytes), Series: c.Server.MaxSeriesPerRequest,
+		BodyBytes: int(c.Server.MaxBodyBytes), DecodedBytes: int(c.Server.MaxDecodedBytes), Series: c.Server.MaxSeriesPerRequest, Items: c.Server.MaxItemsPerRequest,
 	}, c.Governor.ShedStatus)
 }

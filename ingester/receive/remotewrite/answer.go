@@ -77,24 +77,21 @@ type refusal struct {
 	capacity   bool          // for want of capacity
 }
 
+// answer writes the refusal. A wait without jitter is spread over whole seconds,
+// which is all that the header can say, so that refused senders do not come back
+// at the same moment.
 func (f *refusal) answer(rw http.ResponseWriter) {
 	if f.allow != "" {
 		rw.Header().Set("Allow", f.allow)
 	}
 	if f.retryAfter > 0 {
-		wait := f.retryAfter
+		seconds := wholeSeconds(f.retryAfter)
 		if !f.exact {
-			wait = jitter(wait)
+			seconds += rand.IntN(seconds/2 + 3)
 		}
-		rw.Header().Set("Retry-After", strconv.Itoa(wholeSeconds(wait)))
+		rw.Header().Set("Retry-After", strconv.Itoa(seconds))
 	}
 	http.Error(rw, f.text, f.status)
-}
-
-// jitter spreads a wait over one to one and a half times its length, so that
-// refused senders do not come back at the same moment.
-func jitter(wait time.Duration) time.Duration {
-	return time.Duration(float64(wait) * (1 + rand.Float64()/2))
 }
 
 // wholeSeconds rounds up to what the header can say.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -21,6 +22,7 @@ type Limits struct {
 	BodyBytes    int // compressed
 	DecodedBytes int // decompressed
 	Series       int // in one request
+	Items        int // samples, histograms and exemplars in one request
 }
 
 // Handler receives remote write 1.0 and 2.0.
@@ -109,7 +111,8 @@ func (h *Handler) borrow() *request {
 const keepBytes = 8 << 20
 
 func (h *Handler) giveBack(req *request) {
-	if cap(req.packed) > keepBytes || cap(req.batch.Body) > keepBytes || cap(req.batch.Groups)*groupBytes > keepBytes {
+	spans := cap(req.batch.Symbols) + cap(req.batch.Families)
+	if cap(req.packed) > keepBytes || cap(req.batch.Body) > keepBytes || cap(req.batch.Groups)*groupBytes > keepBytes || spans*spanBytes > keepBytes {
 		return
 	}
 	req.batch.Reset()
@@ -143,6 +146,9 @@ func negotiate(r *http.Request) (ingester.Format, *refusal) {
 	return format, nil
 }
 
+// leastRead is what the first read of a body may bring.
+const leastRead = 32 << 10
+
 // read takes the body into memory, within its limit and the budget.
 func (h *Handler) read(r *http.Request, req *request, memory *ingester.Memory) *refusal {
 	limit := int64(h.limits.BodyBytes)
@@ -151,18 +157,17 @@ func (h *Handler) read(r *http.Request, req *request, memory *ingester.Memory) *
 	}
 	req.packed = req.packed[:0]
 	body := io.LimitReader(r.Body, limit+1)
-	reserved := int64(0)
+	reserved := 0
 	for {
-		if room := int64(cap(req.packed) - len(req.packed)); room == 0 {
-			req.packed = append(req.packed, 0)[:len(req.packed)]
-		}
-		if want := int64(cap(req.packed)); want > reserved {
-			if !memory.Grow(want - reserved) {
+		if len(req.packed) == reserved {
+			step := max(leastRead, len(req.packed))
+			if !memory.Grow(int64(step)) {
 				return h.overCapacity()
 			}
-			reserved = want
+			reserved += step
+			req.packed = slices.Grow(req.packed, step)
 		}
-		n, err := body.Read(req.packed[len(req.packed):cap(req.packed)])
+		n, err := body.Read(req.packed[len(req.packed):reserved])
 		req.packed = req.packed[:len(req.packed)+n]
 		switch {
 		case int64(len(req.packed)) > limit:
@@ -204,7 +209,7 @@ func (h *Handler) decode(format ingester.Format, req *request, memory *ingester.
 		return nil
 	case errors.Is(err, errNoMemory):
 		return h.overCapacity()
-	case errors.Is(err, errTooManySeries):
+	case errors.Is(err, errTooManySeries), errors.Is(err, errTooManyItems):
 		return tooLarge("%v", err)
 	}
 	return malformed(err)

@@ -390,7 +390,7 @@ func TestAnswersWhenTheSinkFails(t *testing.T) {
 				require.Equal(t, 503, rec.Code)
 				require.NotEqual(t, "0", rec.Header().Get("Retry-After"))
 				if name == "asked to wait" {
-					require.Regexp(t, "^(2[0-9]|30)$", rec.Header().Get("Retry-After"))
+					require.Regexp(t, "^(2[0-9]|3[0-2])$", rec.Header().Get("Retry-After"))
 				}
 			}
 			s.requireConserved()
@@ -457,6 +457,18 @@ func TestDropText(t *testing.T) {
 	}
 }
 
+// TestExemplarsShareTheirSeriesFate: in a class that drops everything they are
+// dropped as well, and the answer says so although they cost nothing.
+func TestExemplarsShareTheirSeriesFate(t *testing.T) {
+	s := newSystem(t, "streams: {metrics: {rate: 0, burst: 1}}", "")
+	rec := s.postV2(&writev2.Request{Symbols: []string{"", "__name__", "up"}, Timeseries: []writev2.TimeSeries{
+		{LabelsRefs: []uint32{1, 2}, Exemplars: []writev2.Exemplar{{Value: 1, Timestamp: 1}}},
+	}})
+	require.Equal(t, 400, rec.Code)
+	require.Contains(t, rec.Body.String(), "class default: 0 items")
+	require.Empty(t, s.sink.series)
+}
+
 // TestReaderBreaks: a sender that leaves in the middle of a body gives nothing.
 func TestReaderBreaks(t *testing.T) {
 	s := newSystem(t, "", "")
@@ -482,6 +494,32 @@ func TestMemoryBudget(t *testing.T) {
 	m.Release()
 	require.Equal(t, 204, s.postV1(one("__name__", "up")).Code)
 	require.EqualValues(t, 1, s.requireConserved()["refused_batches/capacity"])
+}
+
+// TestManyItemsInFewBytes: two bytes are a sample, a histogram or an exemplar, and
+// a sink may have to build each.
+func TestManyItemsInFewBytes(t *testing.T) {
+	for name, item := range map[string]string{"samples": "\x12\x00", "histograms": "\x22\x00", "exemplars": "\x1a\x00"} {
+		t.Run(name, func(t *testing.T) {
+			s := newSystem(t, "", "")
+			series := append(ingester.AppendLabel(nil, "__name__", "up"), strings.Repeat(item, testLimits.Items+1)...)
+			body := append(binary.AppendUvarint([]byte{0x0a}, uint64(len(series))), series...)
+			require.Equal(t, 413, s.post(contentTypeV1, snappy.Encode(nil, body)).Code)
+			s.requireConserved()
+		})
+	}
+}
+
+// TestRetryAfterSpreads: senders that were refused together do not come back
+// together.
+func TestRetryAfterSpreads(t *testing.T) {
+	s := newSystem(t, "", "")
+	s.sink.fail = func() error { return errors.New("down") }
+	seen := map[string]bool{}
+	for range 100 {
+		seen[s.postV1(one("__name__", "up")).Header().Get("Retry-After")] = true
+	}
+	require.Greater(t, len(seen), 1)
 }
 
 // TestDocumentedNumbers replays the documented cases of the reference product in

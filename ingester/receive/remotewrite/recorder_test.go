@@ -132,7 +132,7 @@ type system struct {
 	settings ingester.Settings
 }
 
-var testLimits = Limits{BodyBytes: 1 << 20, DecodedBytes: 4 << 20, Series: 10_000}
+var testLimits = Limits{BodyBytes: 1 << 20, DecodedBytes: 4 << 20, Series: 10_000, Items: 50_000}
 
 func newSystem(t *testing.T, policyYAML, relabelYAML string) *system {
 	t.Helper()

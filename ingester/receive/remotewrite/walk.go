@@ -78,12 +78,14 @@ type walker struct {
 	b         *ingester.Batch
 	memory    *ingester.Memory
 	limits    Limits
+	items     int // samples, histograms and exemplars so far
 	used, had int // bytes beside the message: needed, and taken from the budget
 }
 
 // Errors of the walk that do not lie in the bytes.
 var (
 	errTooManySeries = errors.New("too many series in one request")
+	errTooManyItems  = errors.New("too many samples, histograms and exemplars in one request")
 	errNoMemory      = errors.New("the budget of bytes in memory is used up")
 )
 
@@ -119,6 +121,23 @@ func (w *walker) addGroup(field, start, end int) (*ingester.Group, error) {
 	})
 	return &w.b.Groups[len(w.b.Groups)-1], nil
 }
+
+// count bounds what a walked series holds. A few bytes can be a sample, and a sink
+// may have to build each: what it takes at least comes from the budget, too.
+func (w *walker) count(g *ingester.Group) error {
+	w.items += int(g.Floats) + int(g.Histograms) + int(g.Exemplars)
+	if w.items > w.limits.Items {
+		return fmt.Errorf("%w: the limit is %d", errTooManyItems, w.limits.Items)
+	}
+	return w.need(int(g.Floats)*sampleBytes + int(g.Histograms)*histogramBytes + int(g.Exemplars)*exemplarBytes)
+}
+
+// About what the embedded store builds of each.
+const (
+	sampleBytes    = 40
+	histogramBytes = 512
+	exemplarBytes  = 128
+)
 
 const (
 	groupBytes = int(unsafe.Sizeof(ingester.Group{}))

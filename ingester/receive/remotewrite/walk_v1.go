@@ -45,6 +45,9 @@ func (w *walker) walkV1() error {
 			if !walkSeriesV1(b, g) {
 				return fmt.Errorf("%w: time series %d at byte %d", errMalformed, len(b.Groups)-1, field)
 			}
+			if err := w.count(g); err != nil {
+				return err
+			}
 		default:
 			// Mimir and Cortex use field 2 for themselves.
 			if i = skip(body, at, tag); i < 0 || tag>>3 == 1 || tag>>3 == 3 {

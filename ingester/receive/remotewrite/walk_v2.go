@@ -41,6 +41,9 @@ func (w *walker) walkV2() error {
 			if !walkSeriesV2(b, g) {
 				return fmt.Errorf("%w: time series %d at byte %d", errMalformed, len(b.Groups)-1, field)
 			}
+			if err := w.count(g); err != nil {
+				return err
+			}
 		default:
 			if i = skipUnknown(body, field, 5); i < 0 {
 				return fmt.Errorf("%w: Request at byte %d has field %d, which a 2.0 request cannot have; is it a 1.0 message?", errMalformed, field, tag>>3)
