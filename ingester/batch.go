@@ -79,7 +79,8 @@ type Batch struct {
 	// the batch.
 	Whole bool
 
-	rejected map[string]int64 // items by reason
+	rejected      map[string]int64 // items by reason
+	lostExemplars int64
 }
 
 // Group is one time series in one write. It is allowed or dropped as a whole.
@@ -158,6 +159,11 @@ func (b *Batch) Reject(g *Group, n uint32, reason string) {
 	}
 	b.rejected[reason] += int64(n)
 }
+
+// LoseExemplars records that the sink did not keep n exemplars of admitted groups.
+// They are no items: the sender hears the exact number that was written, and it is
+// no reason for another answer, as with Prometheus' own receiver.
+func (b *Batch) LoseExemplars(n int64) { b.lostExemplars += n }
 
 // Reset empties the batch for the next request and keeps its memory.
 func (b *Batch) Reset() {

@@ -20,6 +20,8 @@ type Result struct {
 	Written, Offered Written
 	// Drops lists the classes that dropped items for their rate, by name.
 	Drops []ClassDrop
+	// LostExemplars are those that the sink did not keep.
+	LostExemplars int64
 	// Relabelled and Invalid count items that ended otherwise.
 	Relabelled, Invalid int64
 	// InvalidGroups counts the series that are invalid, with items or without.
@@ -95,8 +97,10 @@ func (st *streamRules) settle(b *Batch, w *work, err error) Result {
 	if errors.As(err, &sinkErr) {
 		res.Final, res.RetryAfter = sinkErr.Final, sinkErr.RetryAfter
 	}
+	res.LostExemplars = min(b.lostExemplars, w.written.Exemplars)
+	res.Written.Exemplars -= res.LostExemplars
 	if err != nil {
-		res.Written = Written{}
+		res.Written, res.LostExemplars = Written{}, 0
 	}
 	st.settleRejected(b, w, &res)
 

@@ -35,6 +35,7 @@ func answer(rw http.ResponseWriter, format ingester.Format, res *ingester.Result
 			written = res.Offered
 		}
 		setWritten(rw, written)
+		written.Exemplars = min(written.Exemplars+res.LostExemplars, res.Offered.Exemplars)
 		if written != res.Offered || res.InvalidGroups > 0 {
 			http.Error(rw, res.Text(), http.StatusBadRequest)
 			return

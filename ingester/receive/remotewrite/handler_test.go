@@ -434,6 +434,18 @@ func TestSinkRejectsItems(t *testing.T) {
 	require.Equal(t, 400, s.postV1(one("__name__", "up")).Code, "nothing of it was stored")
 }
 
+// TestLostExemplars: the header is exact, and the answer is what it was.
+func TestLostExemplars(t *testing.T) {
+	s := newSystem(t, "", "")
+	s.sink.reject = func(b *ingester.Batch) { b.LoseExemplars(1) }
+	req := toV2(one("__name__", "up"))
+	req.Timeseries[0].Exemplars = []writev2.Exemplar{{Value: 1, Timestamp: 1}, {Value: 2, Timestamp: 2}}
+	rec := s.postV2(req)
+	require.Equal(t, 204, rec.Code, rec.Body)
+	require.Equal(t, "1", rec.Header().Get(exemplarsWritten))
+	require.Equal(t, "1", rec.Header().Get(samplesWritten))
+}
+
 // TestSilent answers drops with 204, but never what is invalid.
 func TestSilent(t *testing.T) {
 	s := newSystem(t, "streams: {metrics: {rate: 0, burst: 1}}", "")

@@ -23,6 +23,7 @@ func (s *Sink) settle(b *ingester.Batch, m *message, a answer) {
 		return
 	}
 	if n := m.sent.exemplars - a.written.exemplars; n > 0 {
+		b.LoseExemplars(n)
 		s.metrics.unsentExemplars.Add(float64(n))
 	}
 	rejectLast(b, m.sent.floats-a.written.samples, m.sent.histograms-a.written.histograms)

@@ -241,5 +241,6 @@ func (w *staged) settle(a *appender) {
 			s.group.Route.SetRef(a.tag | s.ref)
 		}
 	}
+	w.batch.LoseExemplars(int64(w.lostExemplars))
 	a.metrics.lostExemplars.Add(float64(w.lostExemplars))
 }
