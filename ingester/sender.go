@@ -118,6 +118,9 @@ func (e keyEntry) sender(scope uint32) (*Sender, [sha256.Size]byte, error) {
 // required says that no batch is taken without a key.
 func (k *Keys) required() bool { return k != nil }
 
+// Empty reports whether there is no key at all.
+func (k *Keys) Empty() bool { return len(k.byDigest) == 0 }
+
 // equal reports whether both came from the same file content.
 func (k *Keys) equal(o *Keys) bool {
 	return k == o || k != nil && o != nil && k.source == o.source

@@ -77,7 +77,7 @@ func (r *Result) Text() string {
 	}
 	sort.Strings(names)
 	for _, name := range names {
-		lines = append(lines, fmt.Sprintf("%d items invalid (%s): %s", r.Reasons[name], name, sentence(name)))
+		lines = append(lines, fmt.Sprintf("%d invalid (%s): %s", r.Reasons[name], name, sentence(name)))
 	}
 	return strings.Join(lines, "\n")
 }

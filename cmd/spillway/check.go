@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"os"
 
 	"gopkg.in/yaml.v3"
 
@@ -17,7 +16,7 @@ func checkPolicyFile(out io.Writer, path string, ingesters int, format string) e
 	if ingesters < 1 {
 		return fmt.Errorf("--ingesters: %d is not a number of ingesters; it must be 1 or more", ingesters)
 	}
-	data, err := os.ReadFile(path)
+	data, err := readFile(path)
 	if err != nil {
 		return err
 	}

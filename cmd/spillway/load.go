@@ -229,6 +229,9 @@ func (l *loaded) readPolicy(dir string, ingesters int) error {
 	if err != nil {
 		return fmt.Errorf("policy_file: %w", err)
 	}
+	if path != "" && len(bytes.TrimSpace(data)) == 0 {
+		return fmt.Errorf("%s: is empty; if nothing shall be limited, write streams: {}", path)
+	}
 	l.policy, err = policy.Load(data, path, ingesters)
 	return err
 }
@@ -241,7 +244,9 @@ func (l *loaded) readKeys(dir string) error {
 	if path == "" {
 		return nil
 	}
-	l.keys, err = ingester.ParseKeys(data, path)
+	if l.keys, err = ingester.ParseKeys(data, path); err == nil && l.keys.Empty() {
+		return fmt.Errorf("%s: names no key; if everybody shall send, leave api_keys_file out", path)
+	}
 	return err
 }
 
@@ -262,7 +267,24 @@ func (l *loaded) readNamed(dir, name string) (data []byte, path string, err erro
 // later is noticed, whenever it comes.
 func (l *loaded) read(path string) ([]byte, error) {
 	l.files[path] = fingerprintOf(path)
-	return os.ReadFile(path)
+	return readFile(path)
+}
+
+// largestFile is far above what any of these files needs; it keeps one that never
+// ends from filling the memory.
+const largestFile = 64 << 20
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, largestFile+1))
+	if err == nil && len(data) > largestFile {
+		err = fmt.Errorf("%s: is larger than %s", path, ByteSize(largestFile))
+	}
+	return data, err
 }
 
 // settings makes the ingester's rules from the configuration and open sinks.

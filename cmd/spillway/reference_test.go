@@ -58,8 +58,8 @@ The policy file has a reference of its own: [POLICY.md](../../policy/POLICY.md).
 	requireDocument(t, "CONFIG.md", out.String())
 }
 
-const keysReference = "\n## The file of API keys\n\n" + `Named by ` + "`api_keys_file`" + `; a change is in force within a second. While it names no key, everybody may
-send. With keys, a request without one is answered 401, one with an unknown key 403, before its body is read.
+const keysReference = "\n## The file of API keys\n\n" + `Named by ` + "`api_keys_file`" + `; a change is in force within a second. Without the option everybody may send. A
+file that names no key is refused, since a file that is being written may look so. With keys, a request without one is answered 401, one with an unknown key 403, before its body is read.
 
 ` + "```yaml" + `
 keys:

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -35,7 +36,7 @@ func testFiles(t *testing.T, config, policy string) string {
 		config = "sinks: {local: {tsdb: {path: '" + filepath.Join(dir, "data") + "'}}}\nstreams: {metrics: {sink: local}}\n"
 	}
 	write("spillway.yaml", "server: {http_listen_address: '127.0.0.1:0'}\ntelemetry: {interval: 0s}\npolicy_file: policy.yaml\n"+config)
-	write("policy.yaml", policy)
+	write("policy.yaml", cmp.Or(policy, "streams: {}"))
 	return filepath.Join(dir, "spillway.yaml")
 }
 
@@ -219,6 +220,7 @@ func TestBadConfiguration(t *testing.T) {
 	defer taken.Close()
 	notAFolder := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(notAFolder, nil, 0o644))
+	empty := notAFolder
 	for name, c := range map[string]struct{ config, want string }{
 		"unknown key":        {"sreams: {}", "field sreams not found"},
 		"unknown sink key":   {"sinks: {a: {tsdb: {path: x, colour: red}}}", "field colour not found"},
@@ -235,6 +237,9 @@ func TestBadConfiguration(t *testing.T) {
 		"bad address":        {"server: {http_listen_address: '9900'}", "server.http_listen_address"},
 		"port in use":        {"server: {http_listen_address: '" + taken.Addr().String() + "'}\nsinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}}", "cannot listen on " + taken.Addr().String()},
 		"missing policy":     {"policy_file: nowhere.yaml", "nowhere.yaml"},
+		"no keys":            {"api_keys_file: " + empty, "names no key"},
+		"empty policy":       {"policy_file: " + empty, "is empty"},
+		"endless policy":     {"policy_file: /dev/zero", "larger than 64MiB"},
 		"missing keys":       {"api_keys_file: nokeys.yaml", "nokeys.yaml"},
 		"unwritable folder":  {"sinks: {a: {tsdb: {path: '" + notAFolder + "'}}}\nstreams: {metrics: {sink: a}}", notAFolder},
 		"memory for nothing": {"server: {max_request_bytes: 1MiB}", "cannot hold one request"},

@@ -209,7 +209,7 @@ func (h *Handler) decode(format ingester.Format, req *request, memory *ingester.
 		return nil
 	case errors.Is(err, errNoMemory):
 		return h.overCapacity()
-	case errors.Is(err, errTooManySeries), errors.Is(err, errTooManyItems):
+	case errors.Is(err, errTooManySeries), errors.Is(err, errTooManyItems), errors.Is(err, errTooManySpans):
 		return tooLarge("%v", err)
 	}
 	return malformed(err)

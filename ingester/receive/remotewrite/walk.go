@@ -85,6 +85,7 @@ type walker struct {
 // Errors of the walk that do not lie in the bytes.
 var (
 	errTooManySeries = errors.New("too many series in one request")
+	errTooManySpans  = errors.New("too many symbols or metric families in one request")
 	errTooManyItems  = errors.New("too many samples, histograms and exemplars in one request")
 	errNoMemory      = errors.New("the budget of bytes in memory is used up")
 )
@@ -120,6 +121,15 @@ func (w *walker) addGroup(field, start, end int) (*ingester.Group, error) {
 		Message: uint32(start),
 	})
 	return &w.b.Groups[len(w.b.Groups)-1], nil
+}
+
+// addSpan accounts for a symbol or a family beside the n that there are. A series
+// has about a dozen labels, most of them shared with others.
+func (w *walker) addSpan(n int) error {
+	if limit := 16 * w.limits.Series; n == limit {
+		return fmt.Errorf("%w: the limit is %d", errTooManySpans, limit)
+	}
+	return w.need(spanBytes)
 }
 
 // count bounds what a walked series holds. A few bytes can be a sample, and a sink

@@ -32,7 +32,7 @@ func (w *walker) walkV1() error {
 				if !wellFormed(body[start:end], familyShapes) {
 					return fmt.Errorf("%w: metric metadata at byte %d", errMalformed, field)
 				}
-				if err := w.need(spanBytes); err != nil {
+				if err := w.addSpan(len(b.Families)); err != nil {
 					return err
 				}
 				b.Families = append(b.Families, ingester.Span{Start: uint32(start), End: uint32(end)})

@@ -28,7 +28,7 @@ func (w *walker) walkV2() error {
 			}
 			i = end
 			if tag == v2SymbolTag {
-				if err := w.need(spanBytes); err != nil {
+				if err := w.addSpan(len(b.Symbols)); err != nil {
 					return err
 				}
 				b.Symbols = append(b.Symbols, ingester.Span{Start: uint32(start), End: uint32(end)})

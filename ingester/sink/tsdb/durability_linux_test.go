@@ -32,6 +32,7 @@ func TestFullDiskLosesNothingAcknowledged(t *testing.T) {
 	for _, folder := range []string{"", "wal", "wbl"} {
 		for _, series := range []int{200, 5_000} { // a record is a part of a page of the log, and more than one
 			t.Run(fmt.Sprintf("small disk at /%s, %d series", folder, series), func(t *testing.T) {
+				t.Parallel()
 				o := testOptions(t)
 				resize := mountSmall(t, filepath.Join(o.Path, folder), "2m")
 				fillDisk(t, o, series, resize)

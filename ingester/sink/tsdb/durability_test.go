@@ -271,3 +271,17 @@ func TestTornLogKeepsWhatCameOutOfOrder(t *testing.T) {
 		require.NoError(t, again.Close())
 	}
 }
+
+// TestFolderDeleted: once the folder is gone nothing is acknowledged any more.
+func TestFolderDeleted(t *testing.T) {
+	o := testOptions(t)
+	s := openTest(t, o)
+	rs := routes{}
+	base := time.Now().UnixMilli()
+	require.NoError(t, s.Write(t.Context(), newTestBatch(t, rs, write1(float1("m", sample(base, 1))))))
+	moved := o.Path + ".gone"
+	require.NoError(t, os.Rename(o.Path, moved))
+	require.ErrorContains(t, s.Write(t.Context(), newTestBatch(t, rs, write1(float1("m", sample(base+1, 1))))), "is gone")
+	require.NoError(t, os.Rename(moved, o.Path))
+	require.NoError(t, s.Write(t.Context(), newTestBatch(t, rs, write1(float1("m", sample(base+2, 1))))))
+}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -160,6 +162,9 @@ func (s *Sink) commit(batches []*staged) (err error) {
 	if err := s.room(s.options.MinFreeBytes); err != nil {
 		return err
 	}
+	if err := s.folder(); err != nil {
+		return err
+	}
 	a := &s.appender
 	defer func() {
 		if err != nil {
@@ -201,6 +206,16 @@ func (s *Sink) commit(batches []*staged) (err error) {
 	}
 	s.metrics.commits.Inc()
 	s.metrics.batches.Add(float64(len(batches)))
+	return nil
+}
+
+// folder looks whether the log is still where it was opened. The database goes on
+// writing to files that were deleted, and what it acknowledged then would be gone.
+func (s *Sink) folder() error {
+	wal := filepath.Join(s.options.Path, "wal")
+	if _, err := os.Stat(wal); err != nil {
+		return fmt.Errorf("the embedded database's folder is gone or cannot be read: %w; restore it and start again", err)
+	}
 	return nil
 }
 
