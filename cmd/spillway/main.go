@@ -48,6 +48,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	explainCmd.Flag("stream", "metrics, logs, traces, events or rum.").Default("metrics").StringVar(&explain.stream)
 	explainCmd.Flag("format", "text or json.").Default("text").EnumVar(&explain.format, "text", "json")
 
+	loadCmd, generated := loadCommand(app)
+
 	versionCmd := app.Command("version", "Print the version.")
 
 	command, err := app.Parse(args)
@@ -66,6 +68,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = checkConfigFile(stdout, *checkedFile, *configFormat)
 	case explainCmd.FullCommand():
 		err = explain.run(stdout)
+	case loadCmd.FullCommand():
+		err = generated.run(stdout, stderr)
 	case versionCmd.FullCommand():
 		_, err = fmt.Fprintln(stdout, "spillway", version)
 	}
