@@ -27,10 +27,10 @@ COUNT     ?= 1
 PKG       ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test e2e peers lint licences fuzz bench golden clean check
+.PHONY: help build run test e2e peers lint licences fuzz bench bench-peers profile golden clean check
 
 help: ## Show the targets.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
 
 build: ## Build bin/spillway.
 	$(SHIPPED) go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/spillway ./cmd/spillway
@@ -75,6 +75,19 @@ fuzz: ## Run every fuzz target for FUZZTIME (1m) each; FUZZ=Name selects.
 
 bench: ## Run the benchmarks that match BENCH (all), COUNT (1) times for BENCHTIME (1s) in PKG (./...).
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) $(PKG)
+
+# What `make bench-peers` is told beside the programs: see testdata/bench/README.md.
+BENCHFLAGS ?=
+GROWTH     ?=
+KEEP       ?=
+bench-peers: build peers ## Measure the bars beside vmagent and Prometheus; GROWTH=1: how cost grows; KEEP=1 writes testdata/bench/README.md.
+	go test ./testdata/bench
+	go build -o .cache/bench ./testdata/bench
+	.cache/bench -peers $(PEERS) $(if $(GROWTH),-growth) $(if $(KEEP),-keep) $(BENCHFLAGS)
+
+profile: build ## Record CPU and allocation profiles of the bench load into .cache/profile.
+	go build -o .cache/bench ./testdata/bench
+	.cache/bench -profile .cache/profile -items 20000000 -series 100000 $(BENCHFLAGS)
 
 golden: ## Rewrite the golden files from what the code does now; read the difference.
 	@set -e; dirs=$$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"' cmd ingester relabel policy ratecontrol governor 2>/dev/null | \

@@ -55,13 +55,13 @@ func loadLabels(i int) [][2]string {
 		{"cluster", "eu-west-1-prod"},
 		{"container", "server"},
 		{"env", "prod"},
-		{"handler", fmt.Sprintf("/api/v1/item/%d", i%50)},
+		{"handler", fmt.Sprintf("/api/v1/customers/orders/%d", i%50)},
 		{"instance", fmt.Sprintf("10.0.%d.%d:8080", i/250%250, i%250)},
-		{"job", "checkout"},
+		{"job", "checkout-frontend"},
 		{"le", "0.25"},
 		{"method", "GET"},
 		{"namespace", "shop"},
-		{"pod", fmt.Sprintf("checkout-7d9f8b6c5-%0*x", identityDigits, i)},
+		{"pod", fmt.Sprintf("checkout-frontend-7d9f8b6c5-%0*x", identityDigits, i)},
 		{"team", fmt.Sprintf("team-%02d", i%20)},
 	}
 }

@@ -58,7 +58,8 @@ func spreadOf(v []float64) spread {
 		return spread{}
 	}
 	v = slices.Sorted(slices.Values(v))
-	return spread{v[0], v[len(v)/2], v[len(v)-1]}
+	n := len(v)
+	return spread{v[0], (v[(n-1)/2] + v[n/2]) / 2, v[n-1]}
 }
 
 // of finds the one benchmark whose whole name matches the pattern.

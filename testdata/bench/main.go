@@ -86,13 +86,8 @@ func parse() (*options, error) {
 		}
 		o.series = append(o.series, n)
 	}
-	for _, path := range []*string{&o.programs.spillway, &o.programs.peers} {
-		if *path, err = filepath.Abs(*path); err != nil {
-			return nil, err
-		}
-		if _, err := os.Stat(*path); err != nil {
-			return nil, fmt.Errorf("%w: run `make build peers` first", err)
-		}
+	if err := o.programs.find(o.profile == "" && !o.growth); err != nil {
+		return nil, err
 	}
 	if o.rounds < 1 || o.connections < 1 || o.items < o.perRequest {
 		return nil, errors.New("-rounds, -connections and -items: too small to measure anything")

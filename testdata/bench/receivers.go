@@ -1,10 +1,8 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,21 +11,38 @@ import (
 // programs says where the built programs are.
 type programs struct{ spillway, peers string }
 
+// find makes the paths absolute, since receivers run in folders of their own, and
+// looks whether the programs are there.
+func (p *programs) find(peers bool) error {
+	needed := []*string{&p.spillway}
+	if peers {
+		needed = append(needed, &p.peers)
+	}
+	for _, path := range needed {
+		var err error
+		if *path, err = filepath.Abs(*path); err != nil {
+			return err
+		}
+		if _, err := os.Stat(*path); err != nil {
+			return fmt.Errorf("%w: run `make build peers` first", err)
+		}
+	}
+	return nil
+}
+
 // receiver is a program with its configuration, ready to be started.
 type receiver struct {
 	name string
 	// start starts it with its files in dir, listening on address and
 	// forwarding to the sink.
 	start func(ctx context.Context, dir, address, sink string) (*process, error)
-	// forwards is how many of a number of items reach the sink; nil: there
-	// is none behind it.
-	forwards func(items int64) int64
-	// note says what made a run unlike the others; nil: nothing can.
-	note func(address string) (string, error)
+	// answersFirst says that it answers before it has forwarded.
+	answersFirst bool
+	// check says, from the receiver's own metrics, that nothing of what was
+	// sent went another way than it should have, or what makes the run unlike
+	// the others. It runs when nothing is measured any more.
+	check func(m metrics, sent, atSink int64) (note string, err error)
 }
-
-func all(items int64) int64  { return items }
-func half(items int64) int64 { return items / 2 }
 
 // nothingRules are five relabel rules of the usual kinds that change nothing
 // about the series that are sent.
@@ -78,12 +93,24 @@ func policyOf(n int, halfDropped bool) string {
 		(n+1)*1_000_000_000, 1_000_000_000_000_000, classes.String(), rules.String())
 }
 
-// forwarding is Spillway with a remote write sink.
+// forwarding is Spillway with a remote write sink. Nothing may be dropped.
 func (p programs) forwarding(name, message, rules, policy string, env ...string) *receiver {
 	sinks := func(sink string) string {
 		return fmt.Sprintf("{out: {remote_write: {endpoints: [%q], protobuf_message: %s}}}", sink, message)
 	}
-	return &receiver{name: name, forwards: all, start: p.spillwayStart(sinks, rules, policy, env)}
+	return &receiver{name: name, check: conserved(0, 0), start: p.spillwayStart(sinks, rules, policy, env)}
+}
+
+// mostClasses is how many classes cost is measured up to.
+const mostClasses = 10_000
+
+// classes is Spillway with n classes over which all series are spread. Among 10,000
+// a class's share is below 1%, so its burst is one item, and a batch whose clock
+// reading another one overtook finds no token: a few may be dropped.
+func (p programs) classes(n int) *receiver {
+	rc := p.forwarding("Spillway, classes: "+thousands(n), message1, nothingRules, policyOf(n, false))
+	rc.check = conserved(0, 0.01)
+	return rc
 }
 
 // storing is Spillway with its TSDB set as Prometheus' own is by default.
@@ -91,7 +118,35 @@ func (p programs) storing(policy string) *receiver {
 	sinks := func(string) string {
 		return "{out: {tsdb: {path: data, out_of_order_window: 0s, start_timestamps: false, max_exemplars: 0}}}"
 	}
-	return &receiver{name: "Spillway", start: p.spillwayStart(sinks, "", policy, nil)}
+	return &receiver{name: "Spillway", check: stored, start: p.spillwayStart(sinks, "", policy, nil)}
+}
+
+// conserved checks that Spillway received what was sent, dropped a fraction of it
+// between least and most, and that all the rest is at the sink.
+func conserved(least, most float64) func(metrics, int64, int64) (string, error) {
+	return func(m metrics, sent, atSink int64) (string, error) {
+		const stream = `stream="metrics"`
+		received, admitted := m.sum("spillway_received_items_total", stream), m.sum("spillway_admitted_items_total", stream)
+		dropped := m.sum("spillway_dropped_items_total", stream, `reason="ratelimit"`)
+		if received != sent || admitted != atSink || admitted+dropped != sent {
+			return "", fmt.Errorf("%d items sent, %d received, %d admitted, %d dropped, %d at the sink: these do not add up", sent, received, admitted, dropped, atSink)
+		}
+		if share := float64(dropped) / float64(sent); share < least || share > most {
+			return "", fmt.Errorf("%d of %d items dropped, which should be between %g and %g of them", dropped, sent, least, most)
+		}
+		if dropped > 0 && least == 0 {
+			return fmt.Sprintf("%d items dropped", dropped), nil
+		}
+		return "", nil
+	}
+}
+
+// stored checks that a Prometheus TSDB appended what was sent.
+func stored(m metrics, sent, _ int64) (string, error) {
+	if appended := m.sum("prometheus_tsdb_head_samples_appended_total", `type="float"`); appended != sent {
+		return "", fmt.Errorf("%d items sent, %d appended to the TSDB", sent, appended)
+	}
+	return "", nil
 }
 
 // spillwayStart starts Spillway without its own telemetry, which would arrive at
@@ -113,7 +168,7 @@ func (p programs) spillwayStart(sinks func(string) string, rules, policy string,
 // vmagent forwards as Spillway does: by remote write 1.0 with snappy, which it
 // must be told, as it prefers its own protocol with zstd.
 func (p programs) vmagent(rules string) *receiver {
-	return &receiver{name: "vmagent", forwards: all, note: queuedOnDisk,
+	return &receiver{name: "vmagent", answersFirst: true, check: queuedOnDisk,
 		start: func(ctx context.Context, dir, address, sink string) (*process, error) {
 			args := []string{
 				"-httpListenAddr=" + address, "-remoteWrite.url=" + sink, "-remoteWrite.forcePromProto=true",
@@ -129,27 +184,21 @@ func (p programs) vmagent(rules string) *receiver {
 		}}
 }
 
-// queuedOnDisk says so if vmagent's queue did not stay in memory, which costs it
-// CPU time.
-func queuedOnDisk(address string) (string, error) {
-	resp, err := http.Get("http://" + address + "/metrics")
-	if err != nil {
-		return "", err
+// queuedOnDisk checks that all is at the sink, and says so if vmagent's queue did
+// not stay in memory, which costs it CPU time.
+func queuedOnDisk(m metrics, sent, atSink int64) (string, error) {
+	if sent != atSink {
+		return "", fmt.Errorf("%d items sent, %d at the sink", sent, atSink)
 	}
-	defer resp.Body.Close()
-	lines := bufio.NewScanner(resp.Body)
-	for lines.Scan() {
-		f := strings.Fields(lines.Text())
-		if len(f) >= 2 && strings.HasPrefix(f[0], "vm_persistentqueue_blocks_written_total") && f[len(f)-1] != "0" {
-			return f[len(f)-1] + " blocks of its queue went to disk", nil
-		}
+	if n := m.sum("vm_persistentqueue_blocks_written_total"); n > 0 {
+		return fmt.Sprintf("%d blocks of its queue went to disk", n), nil
 	}
-	return "", lines.Err()
+	return "", nil
 }
 
 // prometheus takes remote write into its own TSDB.
 func (p programs) prometheus() *receiver {
-	return &receiver{name: "Prometheus",
+	return &receiver{name: "Prometheus", check: stored,
 		start: func(ctx context.Context, dir, address, _ string) (*process, error) {
 			if err := writeFiles(dir, map[string]string{"prometheus.yml": "global: {}\n"}); err != nil {
 				return nil, err

@@ -47,10 +47,10 @@ func labelsOf(position, identity, teams int) []prompb.Label {
 	pairs := [...]string{
 		"__name__", fmt.Sprintf("http_request_duration_seconds_%03d", position%100),
 		"cluster", "eu-west-1-prod", "container", "server", "env", "prod",
-		"handler", fmt.Sprintf("/api/v1/item/%d", position%50),
+		"handler", fmt.Sprintf("/api/v1/customers/orders/%d", position%50),
 		"instance", fmt.Sprintf("10.0.%d.%d:8080", position/250%250, position%250),
-		"job", "checkout", "le", "0.25", "method", "GET", "namespace", "shop",
-		"pod", fmt.Sprintf("checkout-7d9f8b6c5-%08x", identity),
+		"job", "checkout-frontend", "le", "0.25", "method", "GET", "namespace", "shop",
+		"pod", fmt.Sprintf("checkout-frontend-7d9f8b6c5-%08x", identity),
 		"team", fmt.Sprintf("team-%02d", position%teams),
 	}
 	ls := make([]prompb.Label, 0, len(pairs)/2)

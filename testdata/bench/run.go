@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net/http"
 	"os"
 	"time"
 )
@@ -29,10 +28,10 @@ type bench struct {
 // running is a receiver that is being sent requests.
 type running struct {
 	*process
-	driver   *driver
-	next     int // the number of the next request
-	sent     int64
-	forwards func(sent int64) int64
+	*receiver
+	driver *driver
+	next   int // the number of the next request
+	sent   int64
 }
 
 // with starts a receiver, lets it see every series once, calls f and ends it.
@@ -52,7 +51,7 @@ func (b *bench) with(ctx context.Context, rc *receiver, r *requests, connections
 		return err
 	}
 	defer p.kill()
-	run := &running{process: p, driver: newDriver("http://"+address+"/api/v1/write", r.message, connections, http.StatusNoContent), forwards: rc.forwards}
+	run := &running{process: p, receiver: rc, driver: newDriver("http://"+address+"/api/v1/write", r.message, connections)}
 	defer run.driver.client.CloseIdleConnections()
 	if _, err = b.send(ctx, run, r, r.parts); err == nil {
 		err = f(run)
@@ -64,13 +63,13 @@ func (b *bench) with(ctx context.Context, rc *receiver, r *requests, connections
 	return nil
 }
 
-// send sends n requests and waits until what is to be forwarded has arrived.
+// send sends n requests and waits until what is forwarded later has arrived.
 func (b *bench) send(ctx context.Context, run *running, r *requests, n int) (driven, error) {
 	d, err := run.driver.send(ctx, r, run.next, n)
 	run.next += n
 	run.sent += d.items
-	if err == nil && run.forwards != nil {
-		err = b.sink.await(ctx, run.forwards(run.sent))
+	if err == nil && run.answersFirst {
+		err = b.sink.await(ctx, run.sent)
 	}
 	return d, err
 }
@@ -90,9 +89,14 @@ func (b *bench) measure(ctx context.Context, rc *receiver, r *requests, connecti
 			return err
 		}
 		m.cpu = after - before
-		if m.peak, err = run.memory(); err == nil && rc.note != nil {
-			m.note, err = rc.note(run.address)
+		if m.peak, err = run.memory(); err != nil {
+			return err
 		}
+		own, err := run.metrics()
+		if err != nil {
+			return err
+		}
+		m.note, err = rc.check(own, run.sent, b.sink.samples.Load())
 		return err
 	})
 	return m, err

@@ -43,7 +43,7 @@ func (o *options) barTable(results []*result, checks []check) string {
 		line(c.name, c.bar, c.figure, yes(c.met), "")
 	}
 	for _, r := range results {
-		if r.series == residentSeries && r.ours.forwards != nil && len(r.ourses) > 0 {
+		if r.series == residentSeries && !r.fresh && len(r.ourses) > 0 {
 			peak := spreadOf(each(r.ourses, func(m measurement) float64 { return float64(m.peak) }))
 			line("peak memory with 1,000,000 active series, "+r.name, "<= 512 MiB resident",
 				fmt.Sprintf("%.0f MiB (%.0f to %.0f)", peak.median/(1<<20), peak.min/(1<<20), peak.max/(1<<20)), yes(peak.median <= residentBar), "")
