@@ -87,10 +87,11 @@ func policyOf(n int, halfDropped bool) string {
 		fmt.Fprintf(&classes, "      - {name: team-%02d, rate: %d}\n", i, rate)
 		fmt.Fprintf(&rules, "      - {class: team-%02d, matchers: ['team=\"team-%02d\"']}\n", i, i)
 	}
-	// The smallest cap that leaves each of 10,000 classes a billion a second,
-	// with a burst beyond what a run sends.
-	return fmt.Sprintf("streams:\n  metrics:\n    rate: %d\n    burst: %d\n    default: {rate: 1000000000}\n    classes:\n%s    rules:\n%s",
-		(n+1)*1_000_000_000, 1_000_000_000_000_000, classes.String(), rules.String())
+	// The default class takes half of the cap, so that with few classes it has
+	// the burst for all the teams that have none of their own.
+	const billion = 1_000_000_000
+	return fmt.Sprintf("streams:\n  metrics:\n    rate: %d\n    burst: %d\n    default: {rate: %d}\n    classes:\n%s    rules:\n%s",
+		2*n*billion, 1_000_000*billion, n*billion, classes.String(), rules.String())
 }
 
 // forwarding is Spillway with a remote write sink. Nothing may be dropped.
