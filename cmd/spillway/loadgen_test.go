@@ -203,7 +203,7 @@ func TestLoadCounts(t *testing.T) {
 			case 0:
 				http.Error(w, "over budget\nmore", 400)
 			case 1:
-				http.Error(w, "busy", 503)
+				http.Error(w, "busy", http.StatusServiceUnavailable)
 			default:
 				w.WriteHeader(204)
 			}

@@ -76,7 +76,7 @@ func (o *options) curves() []*curve {
 // runGrowth measures every point, prints the table and, if it is to be kept,
 // draws the curves.
 func (o *options) runGrowth(ctx context.Context, b *bench) error {
-	var table strings.Builder
+	var table, plots strings.Builder
 	table.WriteString("| what | value | CPU ns per item: median (smallest to largest) | items/s | p99 | peak MiB |\n|---|--:|--:|--:|--:|--:|\n")
 	for _, c := range o.curves() {
 		if !o.only.MatchString(c.title) {
@@ -96,13 +96,14 @@ func (o *options) runGrowth(ctx context.Context, b *bench) error {
 			if err := os.WriteFile(filepath.Join(o.folder, c.file), []byte(c.svg()), 0o644); err != nil {
 				return err
 			}
+			fmt.Fprintf(&plots, "![%s](%s)\n", c.title, c.file)
 		}
 	}
 	fmt.Print(table.String())
 	if !o.keep {
 		return nil
 	}
-	return writeSection(filepath.Join(o.folder, "README.md"), "growth", o.circumstances()+"\n"+table.String())
+	return writeSection(filepath.Join(o.folder, "README.md"), "growth", o.circumstances()+"\n"+plots.String()+"\n"+table.String())
 }
 
 // measurePoint runs a point as often as a row and leaves in it the run with the

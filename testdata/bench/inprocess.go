@@ -145,11 +145,13 @@ func (o *options) takes(ctx context.Context) []check {
 	const take = "Take/admitted,takes_per_reading=500"
 	one, allocs := get(take, "ns/op"), get(take, "allocs/op")
 	alone, two := get("TakeParallel/a_take_per_series,work", "ns/op"), get("TakeParallel/a_take_per_series,work-2", "ns/op")
-	kept := alone.median / two.median / 2
+	// Both are times on the clock. Other programs on the machine only add to
+	// them, so the shortest say most.
+	kept := alone.min / two.min / 2
 	return []check{
 		{name: "one take", bar: "<= 15 ns, no allocation", met: one.median <= 15 && allocs.max == 0, err: missing,
 			figure: fmt.Sprintf("%.1f ns (%.1f to %.1f), %.0f allocations", one.median, one.min, one.max, allocs.max)},
 		{name: "two cores on one bucket", bar: "lose nothing: 1 x what two alone do", met: kept >= 0.95, err: missing,
-			figure: fmt.Sprintf("%.2f x (a series, one take included, takes %.0f ns on one core, %.0f ns on two)", kept, alone.median, two.median)},
+			figure: fmt.Sprintf("%.2f x (a series, one take included, takes %.1f ns on one core, %.1f ns on two, at the shortest)", kept, alone.min, two.min)},
 	}
 }
