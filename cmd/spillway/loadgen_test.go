@@ -136,6 +136,7 @@ func TestLoadPrepared(t *testing.T) {
 	eachLoadMessage(t, func(t *testing.T, message string) {
 		o := &loadOptions{url: "http://x", message: message, series: 1000, perRequest: 300, concurrency: 3, prepared: 8, timeout: time.Second}
 		require.NoError(t, o.validate())
+		before := time.Now().UnixMilli()
 		g, err := newLoad(o)
 		require.NoError(t, err)
 		times := map[string][]int64{}
@@ -150,6 +151,8 @@ func TestLoadPrepared(t *testing.T) {
 				}
 			}
 		}
+		require.GreaterOrEqual(t, now, before)
+		require.LessOrEqual(t, now, time.Now().UnixMilli())
 		require.Len(t, times, 1000)
 		for _, at := range times {
 			require.Equal(t, []int64{now - preparedStep.Milliseconds(), now}, at)
@@ -217,6 +220,13 @@ func TestLoadCounts(t *testing.T) {
 		require.Equal(t, 100, r.requests)
 		require.EqualValues(t, r.items, s.Items)
 		require.Zero(t, r.disorder, "a series was sent by two senders at once")
+		pods := map[string]bool{}
+		for series := range r.last {
+			_, pod, _ := strings.Cut(series, "pod=")
+			pods[strings.SplitN(pod, `"`, 3)[1]] = true
+		}
+		require.Greater(t, len(pods), 950)
+		require.Len(t, pods, len(r.last), "a new series took the number of another one")
 		require.Equal(t, map[int]*loadAnswers{204: {Requests: 50}, 400: {Requests: 25, First: "over budget"}, 503: {Requests: 25, First: "busy"}}, s.Answers)
 		require.Empty(t, s.Failures)
 		require.Positive(t, s.Bytes)
