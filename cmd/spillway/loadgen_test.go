@@ -246,6 +246,7 @@ func TestLoadAccepted(t *testing.T) {
 	code, stdout, stderr := runLine("load", "--url="+r.URL, "--series=100", "--series-per-request=10", "--requests=20")
 	require.Zero(t, code, stderr)
 	require.Contains(t, stdout, "200 items in 20 requests")
+	require.Len(t, r.last, 100, "the requests hold all series in turn")
 	require.Regexp(t, `accepted +100 items`, stdout)
 	require.Regexp(t, `answer 503 +10 requests`, stdout)
 }
