@@ -26,14 +26,14 @@ func (l *latencies) add(d time.Duration) {
 	l.max = max(l.max, d)
 }
 
-// latencyBucket: below 64 ns each has a bucket, above them n lies in
+// latencyBucket numbers the bucket of n: below 64 each has its own, above n lies in
 // [(32+step) << octave, (33+step) << octave).
 func latencyBucket(n uint64) int {
 	octave := max(0, bits.Len64(n)-6)
 	return octave*latencySteps + int(n>>octave)
 }
 
-// upper is the largest duration in a bucket.
+// latencyUpper is the largest duration in a bucket.
 func latencyUpper(bucket int) time.Duration {
 	if bucket < 2*latencySteps {
 		return time.Duration(bucket)
