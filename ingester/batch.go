@@ -1,6 +1,9 @@
 package ingester
 
-import "time"
+import (
+	"net/http"
+	"time"
+)
 
 // Stream is one of the five kinds of telemetry. Each has its own policy, rules
 // and sink.
@@ -42,6 +45,13 @@ const (
 	RemoteWrite1 Format = iota + 1
 	// RemoteWrite2 is io.prometheus.write.v2.Request of remote write 2.0.
 	RemoteWrite2
+	// OTLPMetrics is opentelemetry.proto.collector.metrics.v1.ExportMetricsServiceRequest.
+	OTLPMetrics
+	// OTLPLogs is ExportLogsServiceRequest. Logs, events and RUM events travel as it,
+	// whatever protocol they came by.
+	OTLPLogs
+	// OTLPTraces is ExportTraceServiceRequest.
+	OTLPTraces
 )
 
 // Span is a range of bytes in a batch's Body.
@@ -60,12 +70,21 @@ type Batch struct {
 	// stand keys that did not lie in one piece in the message.
 	Body []byte
 	Size int
-	// Packed is the message as it was received, a snappy block. A batch of
-	// which nothing was dropped or changed may leave as these bytes.
-	Packed []byte
+	// Packed is the message as it was received, compressed as Encoding says: a
+	// snappy block where that is empty, else by the content encoding of HTTP that it
+	// names. A batch of which nothing was dropped or changed may leave as these bytes.
+	Packed   []byte
+	Encoding string
+	// Headers are what the sink may pass on with the batch: those of the request
+	// that the configuration lists, and those that the API key sets. Read only.
+	Headers http.Header
 	// Symbols are the strings of a remote write 2.0 request, in order.
 	Symbols []Span
-	// Groups are the series of the request, in its order.
+	// Containers are the messages of an OTLP request around its groups, each before
+	// what it holds, in the order of the request.
+	Containers []Container
+	// Groups are the series of the request, in its order; of an OTLP request its
+	// data points, log records or spans.
 	Groups []Group
 	// Families are the MetricMetadata messages of a remote write 1.0 request,
 	// without field headers. They cost nothing and are stored with the batch.
@@ -83,18 +102,35 @@ type Batch struct {
 	lostExemplars int64
 }
 
-// Group is one time series in one write. It is allowed or dropped as a whole.
-type Group struct {
-	// Field is the whole field in the request: tag, length and message.
+// Container is a message of an OTLP request that holds groups or containers: a
+// ResourceLogs, a ScopeSpans, a Metric, the Sum in it.
+type Container struct {
+	// Parent is the place in Containers of the message around it, -1 for the request.
+	Parent int32
+	// Field is the whole field: tag, length and message.
 	Field Span
+	// Message is where the message starts; it ends at Field.End.
+	Message uint32
+}
+
+// Group is one time series in one write, one data point, log record or span, or all
+// records of a request that is allowed as one. It is allowed or dropped as a whole.
+type Group struct {
+	// Field is the whole field in the request: tag, length and message. A group of
+	// several records of OTLP is a run of whole fields, one after the other.
+	Field Span
+	// Parent is the place in Containers of the message directly around the group.
+	Parent int32
 	// Message is where the message starts; it ends at Field.End.
 	Message uint32
 	// Key is where in Body the series says what its labels are. In a 1.0
 	// message that is the label set itself, `0a len (0a len name 12 len
 	// value)` repeated; in a 2.0 message it is the content of labels_refs,
-	// varints that refer to Symbols.
+	// varints that refer to Symbols. For OTLP it is built behind the request, in the
+	// encoding of 1.0: the labels that some rule or matcher can see, sorted by name.
 	Key Span
-	// Floats, Histograms and Exemplars count what the series holds.
+	// Floats, Histograms and Exemplars count what the series holds. OTLP's data
+	// points, log records and spans count as Floats.
 	Floats, Histograms, Exemplars uint32
 	// HasMetadata says that a 2.0 series carries its metadata.
 	HasMetadata bool
@@ -146,7 +182,8 @@ func (b *Batch) Bytes(s Span) []byte { return b.Body[s.Start:s.End] }
 func (b *Batch) Message(g *Group) []byte { return b.Body[g.Message:g.Field.End] }
 
 // Labels returns an admitted group's label set after relabelling, encoded as
-// remote write 1.0 does, whatever the batch's format. The bytes are shared: they
+// remote write 1.0 does, whatever the batch's format. For OTLP that are the labels
+// which the rules can see; what they changed is the difference to Route.Sent. The bytes are shared: they
 // must not be written to, and not be kept.
 func (b *Batch) Labels(g *Group) []byte { return g.Route.Labels() }
 
@@ -168,5 +205,5 @@ func (b *Batch) LoseExemplars(n int64) { b.lostExemplars += n }
 // Reset empties the batch for the next request and keeps its memory.
 func (b *Batch) Reset() {
 	clear(b.Groups)
-	*b = Batch{Body: b.Body[:0], Symbols: b.Symbols[:0], Groups: b.Groups[:0], Families: b.Families[:0]}
+	*b = Batch{Body: b.Body[:0], Symbols: b.Symbols[:0], Groups: b.Groups[:0], Containers: b.Containers[:0], Families: b.Families[:0]}
 }
