@@ -65,13 +65,8 @@ licences: ## Check that the binary links no library whose licence forbids or res
 		echo "the licence checker does not see the licence of cespare/xxhash, so it would pass anything"; exit 1; fi
 	$(LICENCES) --disallowed_types=forbidden,restricted,unknown ./cmd/spillway
 
-# Go runs one fuzz target at a time.
-fuzz: ## Run every fuzz target for FUZZTIME (1m) each; FUZZ=Name selects.
-	@set -e; grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd ingester relabel policy ratecontrol governor 2>/dev/null | \
-	sed -E 's|^(.*)/[^/]*:func (.*)$$|\1 \2|' | grep -E '$(FUZZ)' | sort | while read -r dir name; do \
-		echo "fuzz $$name in $$dir for $(FUZZTIME)"; \
-		go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null; \
-	done
+fuzz: ## Run every fuzz target for FUZZTIME (1m, or 1000x inputs) each; FUZZ=Name selects.
+	@testdata/tools/fuzz.sh '$(FUZZTIME)' '$(FUZZ)'
 
 bench: ## Run the benchmarks that match BENCH (all), COUNT (1) times for BENCHTIME (1s) in PKG (./...).
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) $(PKG)
