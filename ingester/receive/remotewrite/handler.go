@@ -198,7 +198,7 @@ func (h *Handler) decode(format ingester.Format, req *request, memory *ingester.
 		return malformed(fmt.Errorf("the body is not a snappy block: %w", err))
 	}
 	b.Body, b.Size, b.Packed = body, len(body), req.packed
-	w := walker{b: b, memory: memory, limits: h.limits}
+	w := walker{b: b, guess: h.ingester.Guess(b), memory: memory, limits: h.limits}
 	if format == ingester.RemoteWrite2 {
 		err = w.walkV2()
 	} else {
