@@ -137,6 +137,10 @@ func TestRoutesScope(t *testing.T) {
 	c.follow(first, r)
 	_, ok = c.after(first, 1, key)
 	require.False(t, ok, "the order of series must not lead to another key's route")
+	for scope, want := range map[uint32]int{1: 0, 2: len(key)} {
+		q := Guess{routes: c, scope: scope, next: r.locator()}
+		require.Equal(t, want, q.Match(new(Group), key), "scope %d", scope)
+	}
 }
 
 // TestRoutesKeepWhatIsUsed floods the cache while a few series go on being sent:
