@@ -111,6 +111,14 @@ func (in *Ingester) prepare(stream Stream, s Settings, old *streamRules, now int
 	return st
 }
 
+// RouteBytes is what the remembered routes of all streams take, in bytes.
+func (in *Ingester) RouteBytes() (n int64) {
+	for _, st := range in.generation.Load().streams {
+		n += st.routes.size()
+	}
+	return n
+}
+
 // Own is the origin of Spillway's own telemetry, with the exempt label that it
 // has to carry under these rules.
 func (in *Ingester) Own() (Origin, ExemptLabel) {

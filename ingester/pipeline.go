@@ -67,7 +67,7 @@ func (st *streamRules) route(b *Batch, w *work) {
 		w.class(v.class).wants.add(items, bytes)
 	}
 	if table != 0 && strays > len(b.Groups)/8 {
-		st.routes.sequences.remember(b, scope, table)
+		st.routes.remember(b, scope, table)
 	}
 }
 

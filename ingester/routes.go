@@ -19,6 +19,9 @@ const (
 	firstSlots   = 16
 	noLocator    = 0
 	largestShare = 4 // a label set above this part of a segment is not remembered
+	// sequencesShare is the part of the bound that sequences may take from routes:
+	// about what the series of 2.0 requests need of both.
+	sequencesShare = 5
 	// admitOneOf is how many unknown label sets a full cache sees for each that
 	// it remembers. Where more series are active than fit, and come round in the
 	// same order, a cache that takes in all of them always has just lost the next
@@ -73,7 +76,6 @@ func shardOf(hash uint64) uint64 { return hash >> 56 }
 // newRoutes makes an empty cache of at most limit bytes. Below the size of a
 // few segments nothing would stay, so that is the least.
 func newRoutes(limit int64, evicted *atomic.Int64) *routes {
-	limit -= limit / 8 // for the sequences
 	const least = 4 * (segmentEntries*entryBytes + minimumData)
 	limit = max(limit, least)
 	ring := 1
@@ -88,7 +90,7 @@ func newRoutes(limit int64, evicted *atomic.Int64) *routes {
 		oldest: 1,
 
 		evicted:   evicted,
-		sequences: newSequences(limit / 7),
+		sequences: newSequences(limit / sequencesShare),
 	}
 }
 
@@ -199,12 +201,31 @@ func (c *routes) openSegment(size int) {
 	}
 	c.ring[seq&uint32(len(c.ring)-1)].Store(seg)
 	c.current = seg
-	for c.oldest < seq && c.bytes.Load() > c.limit {
-		c.evictOldest(seg)
-	}
+	c.keepBound()
 	if !seg.fits(size) { // survivors took it
 		c.openSegment(size)
 	}
+}
+
+// keepBound evicts the oldest segments until routes and sequences together are
+// within the bound. It runs with c.mu held.
+func (c *routes) keepBound() {
+	for c.current != nil && c.oldest < c.current.seq && c.size() > c.limit {
+		c.evictOldest(c.current)
+	}
+}
+
+// size is the number of bytes that all that is remembered takes.
+func (c *routes) size() int64 { return c.bytes.Load() + c.sequences.bytes.Load() }
+
+// remember keeps a request of 2.0 whose groups have been routed.
+func (c *routes) remember(b *Batch, scope uint32, table uint64) {
+	if !c.sequences.remember(b, scope, table) {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.keepBound()
 }
 
 // evictOldest takes the oldest segment out. What was used of it moves to refuge

@@ -101,7 +101,7 @@ func newProcess(l *loaded, path string) (*process, error) {
 func (p *process) run(ctx context.Context) error {
 	ctx, cancel := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	background, err := services.NewManager(p.reloader.service(), p.telemetryService(), services.NewBasicService(nil, p.governor.Run, nil))
+	background, err := services.NewManager(p.reloader.service(), p.telemetryService(), p.paceService(), services.NewBasicService(nil, p.governor.Run, nil))
 	if err != nil {
 		return err
 	}
