@@ -179,7 +179,7 @@ func defaultConfig() Config {
 		},
 		Ingester: IngesterConfig{
 			ReplicaCount:    1,
-			RouteCacheBytes: 448 << 20,
+			RouteCacheBytes: 512 << 20,
 			Limits:          LimitsConfig{LabelNames: 128, LabelNameBytes: 1 << 10, LabelValueBytes: 16 << 10, LabelSetBytes: 32 << 10},
 		},
 		Exempt:    ExemptConfig{Label: "kfuse", Value: "true"},
