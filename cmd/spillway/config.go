@@ -59,6 +59,12 @@ type ServerConfig struct {
 	// Bytes of requests that may be in memory at once, compressed and
 	// decompressed. What does not fit is refused and sent again.
 	MaxRequestBytes ByteSize `yaml:"max_request_bytes"`
+	// Memory that the whole process is to stay below; the garbage collector works
+	// harder as it comes close. 0: max_request_bytes, route_cache_bytes for each
+	// stream under streams, and 96MiB for the program and its connections; none
+	// where an embedded TSDB, whose memory grows with its series, is a sink. The
+	// environment variable GOMEMLIMIT wins.
+	MemoryLimit ByteSize `yaml:"memory_limit"`
 	// Series in one request. More are answered 413.
 	MaxSeriesPerRequest int `yaml:"max_series_per_request"`
 	// Samples, histograms and exemplars in one request. More are answered 413.

@@ -145,6 +145,10 @@ func (c *Config) problems() []error {
 		complain("server.max_request_bytes: %s cannot hold one request of max_body_bytes %s and max_decoded_bytes %s",
 			c.Server.MaxRequestBytes, c.Server.MaxBodyBytes, c.Server.MaxDecodedBytes)
 	}
+	if least := c.leastMemory(); c.Server.MemoryLimit > 0 && int64(c.Server.MemoryLimit) < least {
+		complain("server.memory_limit: %s is less than the %s that max_request_bytes, route_cache_bytes of %d streams and the program take together",
+			c.Server.MemoryLimit, ByteSize(least), c.routedStreams())
+	}
 	if c.Server.MaxSeriesPerRequest < 1 || c.Server.MaxItemsPerRequest < 1 || c.Ingester.Limits.LabelNames < 1 {
 		complain("server.max_series_per_request, server.max_items_per_request and ingester.limits.label_names: must be above 0")
 	}

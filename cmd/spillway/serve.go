@@ -75,6 +75,7 @@ func serve(ctx context.Context, path string) error {
 func newProcess(l *loaded, path string) (*process, error) {
 	p := &process{config: l.config, logger: newLogger(l.config.Log), registry: prometheus.NewRegistry(), stopping: make(chan struct{})}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	p.config.limitMemory(p.logger)
 	var err error
 	if p.sinks, err = openSinks(l.config.Sinks, p.logger, p.registry); err != nil {
 		return nil, err
