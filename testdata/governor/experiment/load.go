@@ -28,6 +28,8 @@ type result struct {
 	Capacity float64 // mean
 	Cuts     int
 	Points   []point
+	Batches  [][2]float64 // when each ended and what it took, s; where there is a surge
+	Shed     int
 	others   float64 // cores used by the rest of the machine
 }
 
@@ -36,10 +38,13 @@ type point struct {
 	At, Capacity, InFlight, CPU, Wall, P99 float64
 }
 
-// config is the arm's configuration. The workers are a closed load, so none is
-// ever turned away.
-func config(arm string) governor.Config {
+// config is the arm's configuration. Workers are a closed load, so none is ever
+// turned away; a surge meets the governor as users get it.
+func config(s scenario, arm string) governor.Config {
 	cfg := governor.Defaults()
+	if s.surge > 0 {
+		return cfg
+	}
 	cfg.MaxInFlight = workers
 	cfg.Wait.MaxWaiting, cfg.Wait.MaxWaitingPerFlow = 1<<20, 1<<20
 	cfg.Wait.MaxWait, cfg.Wait.StandingAfter = time.Hour, 1000*time.Hour
@@ -54,6 +59,8 @@ type recorder struct {
 	mu    sync.Mutex
 	walls []float64
 	times []float64
+	ends  []time.Time
+	shed  int
 }
 
 func (r *recorder) note(wall, whole time.Duration) {
@@ -61,6 +68,23 @@ func (r *recorder) note(wall, whole time.Duration) {
 	defer r.mu.Unlock()
 	r.walls = append(r.walls, wall.Seconds())
 	r.times = append(r.times, whole.Seconds())
+	r.ends = append(r.ends, time.Now())
+}
+
+func (r *recorder) noteShed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shed++
+}
+
+// batches lists the ends and times of all.
+func (r *recorder) batches(begun time.Time) (all [][2]float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, end := range r.ends {
+		all = append(all, [2]float64{end.Sub(begun).Seconds(), r.times[i]})
+	}
+	return all
 }
 
 // since returns the mean wall time and the p99 of the whole time of the batches
@@ -83,7 +107,7 @@ func (r *recorder) since(n int) (wall, p99 float64, all int) {
 // child is the process in the cgroup.
 func child(s scenario, arm string, seed uint64, length time.Duration) {
 	unloaded := measureUnloaded(s)
-	g, err := governor.New(config(arm), nil, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	g, err := governor.New(config(s, arm), nil, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		panic(err)
 	}
@@ -109,7 +133,10 @@ func child(s scenario, arm string, seed uint64, length time.Duration) {
 		}
 	}
 	r := watch(g, &rec, begun, used, length)
-	r.Unloaded = unloaded
+	r.Unloaded, r.Shed = unloaded, rec.shed
+	if s.surge > 0 {
+		r.Batches = rec.batches(begun)
+	}
 	cancel()
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
 		panic(err)
@@ -121,6 +148,7 @@ func batch(ctx context.Context, g *governor.Governor, rec *recorder, s scenario)
 	asked := time.Now()
 	slot, err := g.Acquire(ctx, "key")
 	if err != nil {
+		rec.noteShed()
 		return
 	}
 	defer slot.Release()
@@ -131,12 +159,21 @@ func batch(ctx context.Context, g *governor.Governor, rec *recorder, s scenario)
 
 // offer is an open load with random arrivals, the same for every arm of a run.
 func offer(ctx context.Context, g *governor.Governor, rec *recorder, s scenario, seed uint64) {
-	rng, next := rand.New(rand.NewPCG(seed, 0)), time.Now()
-	for ctx.Err() == nil {
-		next = next.Add(time.Duration(rng.ExpFloat64() / s.rate * float64(time.Second)))
+	rng, begun := rand.New(rand.NewPCG(seed, 0)), time.Now()
+	for next := begun; ctx.Err() == nil; {
+		next = next.Add(time.Duration(rng.ExpFloat64() / s.rateAt(next.Sub(begun)) * float64(time.Second)))
 		time.Sleep(time.Until(next))
 		go batch(ctx, g, rec, s)
 	}
+}
+
+// rateAt is the offered load at a time, in batches per second. A surge is complete
+// within a second.
+func (s scenario) rateAt(at time.Duration) float64 {
+	if s.surge == 0 {
+		return s.rate
+	}
+	return s.rate * min(s.surge, max(1, 1+(s.surge-1)*(at.Seconds()-surgeAt)))
 }
 
 // burn uses d of CPU and returns how long that took.
