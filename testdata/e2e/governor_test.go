@@ -37,14 +37,14 @@ func bar(t *testing.T, met bool, format string, args ...any) {
 		word = "MISSED"
 	}
 	line := fmt.Sprintf("%-7s %s", word, fmt.Sprintf(format, args...))
-	if thorough() {
-		fmt.Println(line)
-	}
-	if !met {
+	switch {
+	case !met:
 		t.Error(line)
-		return
+	case thorough():
+		fmt.Println(line)
+	default:
+		t.Log(line)
 	}
-	t.Log(line)
 }
 
 // governorOf reads /api/v1/governor.
