@@ -36,6 +36,9 @@ func (v *verdicts) saturated(s scenario, results map[string][]result) {
 	model := results["model"]
 	share := mean(model, rate) / mean(results["step"], rate)
 	v.bar(share >= throughputBar, "throughput of step and model is %.1f%% of the step alone's (%.1f%% of no governor's)", 100*share, 100*mean(model, rate)/mean(results["off"], rate))
+	settled := func(r result) float64 { return r.Settled }
+	fmt.Printf("        in the second halves of the runs it is %.1f%% of the step alone's and %.1f%% of no governor's\n",
+		100*mean(model, settled)/mean(results["step"], settled), 100*mean(model, settled)/mean(results["off"], settled))
 	ratio := func(arm string) float64 { return mean(results[arm], wall) / mean(results[arm], unloaded) }
 	v.bar(ratio("model") <= wallBar, "wall time of the CPU part is %.2f x unloaded (step alone %.1f x, no governor %.1f x)", ratio("model"), ratio("step"), ratio("off"))
 	cuts := 0

@@ -21,6 +21,7 @@ const workers = 32
 // result is one run; the child prints it as one line of JSON.
 type result struct {
 	Rate     float64 // batches per second
+	Settled  float64 // the same in the second half of the run
 	CPU      float64 // cores
 	Wall     float64 // mean wall time of a CPU part, s
 	Unloaded float64 // the same, one batch at a time
@@ -217,6 +218,8 @@ func measureUnloaded(s scenario) float64 {
 func watch(g *governor.Governor, rec *recorder, begun time.Time, used time.Duration, length time.Duration) result {
 	var r result
 	seen, lastUsed, lastAt := 0, used, begun
+	var half int
+	var halfAt time.Duration
 	for time.Since(begun) < length {
 		time.Sleep(time.Second)
 		s := g.Snapshot()
@@ -229,6 +232,9 @@ func watch(g *governor.Governor, rec *recorder, begun time.Time, used time.Durat
 		r.Capacity += s.Mean
 		r.Cuts = int(s.Cuts)
 		seen, lastUsed, lastAt = all, u, now
+		if halfAt == 0 && now.Sub(begun) >= length/2 {
+			half, halfAt = all, now.Sub(begun)
+		}
 	}
 	elapsed := time.Since(begun).Seconds()
 	r.Capacity /= float64(len(r.Points))
@@ -236,5 +242,6 @@ func watch(g *governor.Governor, rec *recorder, begun time.Time, used time.Durat
 	var all int
 	r.Wall, r.P99, all = rec.since(0)
 	r.Rate = float64(all) / elapsed
+	r.Settled = float64(all-half) / (elapsed - halfAt.Seconds())
 	return r
 }
