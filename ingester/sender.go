@@ -18,12 +18,12 @@ import (
 
 // Sender is who an API key belongs to.
 type Sender struct {
-	Name    string
-	Labels  labels.Labels // added to everything that the key sends, before relabelling
-	Exempt  bool          // may use the exempt label
+	Name   string
+	Labels labels.Labels // added to everything that the key sends, before relabelling
+	Exempt bool          // may use the exempt label
 	// Headers are set on what a sink sends on, over what the request says. Read only.
 	Headers http.Header
-	streams []Stream      // nil: all
+	streams []Stream // nil: all
 	scope   uint32
 }
 
