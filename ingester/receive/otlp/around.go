@@ -44,7 +44,7 @@ func (w *walker) readTarget(msg []byte) ingester.Reason {
 		if slices.Contains(listed, string(key)) == o.PromoteAllResourceAttributes {
 			continue
 		}
-		name := w.names.prefixed("", key)
+		name := w.names.promoted("", key)
 		if name.bad {
 			return ingester.ReasonEmptyLabelName
 		}
@@ -111,7 +111,7 @@ func (w *walker) readTargetScope(msg, schema []byte) ingester.Reason {
 	}
 	scope := w.wins[:0]
 	for a := range attributesOf(msg, w.messages.scope) {
-		name := w.names.prefixed("otel_scope_", a.key)
+		name := w.names.promoted("otel_scope_", a.key)
 		if name.bad {
 			return ingester.ReasonEmptyLabelName
 		}
