@@ -242,8 +242,8 @@ func TestG4Rule1NoEvidence(t *testing.T) {
 		r := newModelRun(t)
 		for range 5 {
 			r.see(observation{limit: 1})
-			r.see(r.busy(0.75, 1))
 			require.Equal(t, 4.0, r.m.capacity(ceiling))
+			r.see(r.busy(0.75, 1))
 		}
 	})
 	t.Run("a window that saw unreadable use is dropped", func(t *testing.T) {

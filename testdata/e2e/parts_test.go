@@ -152,7 +152,7 @@ func startSpillwayIn(t *testing.T, group *cgroup, dir, address, config, policy s
 	bin := os.Getenv("SPILLWAY_BIN")
 	require.NotEmpty(t, bin, "run this with `make e2e`, which builds spillway")
 	if !strings.Contains(config, "server:") {
-		config = "server: {http_listen_address: '" + address + "'}\n" + config
+		config = "server: {http_listen_address: '" + address + "', otlp_grpc_listen_address: '', otlp_http_listen_address: ''}\n" + config
 	}
 	config = "policy_file: policy.yaml\n" + config
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "spillway.yaml"), []byte(config), 0o644))
