@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"slices"
 	"strings"
 
 	"github.com/klauspost/compress/flate"
@@ -14,28 +13,32 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/spillway-telemetry/spillway/ingester"
 )
 
-// leastRead is what the first read of a body may bring.
+// leastRead is the first buffer of a body. It doubles as the body arrives: what a
+// sender merely announces takes nothing from the budget.
 const leastRead = 32 << 10
 
 // read takes the body into memory, within its limit and the budget.
-func (f *Front) read(req *Request) *Refusal {
-	limit := f.Limits.BodyBytes
-	if n := req.HTTP.ContentLength; n > int64(limit) {
-		return TooLarge("the body has %d bytes, and server.max_body_bytes is %d", n, limit)
+func (f *Front) read(p *Protocol, r *http.Request, memory *ingester.Memory) ([]byte, *Refusal) {
+	limit, most := f.Limits.BodyBytes, leastRead
+	if n := r.ContentLength; n > int64(limit) {
+		return nil, TooLarge("the body has %d bytes, and server.max_body_bytes is %d", n, limit)
+	} else if n >= 0 {
+		most = int(n) + 1 // to see that it ends
 	}
-	packed, err := req.readAll(req.packed[:0], req.HTTP.Body, limit)
-	req.packed = packed
+	packed, err := readAll(memory, r.Body, most, limit)
 	switch {
 	case err == nil:
-		return nil
+		return packed, nil
 	case errors.Is(err, errTooLarge):
-		return TooLarge("the body is larger than server.max_body_bytes, which is %d", limit)
+		return nil, TooLarge("the body is larger than server.max_body_bytes, which is %d", limit)
 	case errors.Is(err, errNoMemory):
-		return req.Protocol.OverCapacity()
+		return nil, p.OverCapacity()
 	}
-	return &Refusal{Status: http.StatusBadRequest, Text: "the body did not arrive whole: " + err.Error()}
+	return nil, &Refusal{Status: http.StatusBadRequest, Text: "the body did not arrive whole: " + err.Error()}
 }
 
 // Errors of readAll that are not the reader's.
@@ -44,31 +47,28 @@ var (
 	errNoMemory = errors.New("the budget of bytes in memory is used up")
 )
 
-// readAll appends to dst what r has, at most limit bytes, and takes the memory for
-// it from the budget before it is used.
-func (req *Request) readAll(dst []byte, r io.Reader, limit int) ([]byte, error) {
-	reserved := 0
+// readAll returns what r has, at most limit bytes, in a buffer out of the budget.
+// expected is how large it will be, as far as anybody knows.
+func readAll(memory *ingester.Memory, r io.Reader, expected, limit int) ([]byte, error) {
+	out, ok := memory.Buffer(min(leastRead, expected))
+	if !ok {
+		return nil, errNoMemory
+	}
 	for {
-		if len(dst) == reserved {
-			step := min(max(leastRead, reserved), limit+1-reserved)
-			if step == 0 {
-				return dst, errTooLarge
+		if len(out) == cap(out) {
+			if out, ok = memory.Larger(out, min(2*len(out), max(expected, len(out)+1), limit+1)); !ok {
+				return nil, errNoMemory
 			}
-			if !req.Memory.Grow(int64(step)) {
-				return dst, errNoMemory
-			}
-			reserved += step
-			dst = slices.Grow(dst, reserved-len(dst))
 		}
-		n, err := r.Read(dst[len(dst):reserved])
-		dst = dst[:len(dst)+n]
+		n, err := r.Read(out[len(out):cap(out)])
+		out = out[:len(out)+n]
 		switch {
-		case err == io.EOF && len(dst) <= limit:
-			return dst, nil
-		case err != nil && err != io.EOF:
-			return dst, err
-		case len(dst) > limit:
-			return dst, errTooLarge
+		case len(out) > limit:
+			return nil, errTooLarge
+		case err == io.EOF:
+			return out, nil
+		case err != nil:
+			return nil, err
 		}
 	}
 }
@@ -89,15 +89,12 @@ func (f *Front) unpack(req *Request) *Refusal {
 		if len(message) > f.Limits.DecodedBytes {
 			return f.tooLarge()
 		}
-		b.Encoding, b.Body, b.Size, req.home = "identity", message, len(message), &req.packed
+		b.Encoding, b.Body, b.Size = "identity", message, len(message)
 		return nil
 	}
 	u := f.borrowUnpacking()
 	defer f.unpackings.Put(u)
 	body, err := u.decompress(req, message, encoding, f.Limits.DecodedBytes)
-	if body != nil {
-		req.body, req.home = body, &req.body
-	}
 	var unknown unknownEncoding
 	switch {
 	case err == nil:
@@ -130,6 +127,10 @@ func (e unknownEncoding) Error() string {
 	return fmt.Sprintf("Content-Encoding %q is not spoken here: send gzip, zstd, deflate, snappy or none", string(e))
 }
 
+// maxWindow is the largest window of zstd that is understood, in bytes; the
+// encoder of the same library makes none larger.
+const maxWindow = 32 << 20
+
 // unpacking holds decompressors, which are costly to make.
 type unpacking struct {
 	src  bytes.Reader
@@ -149,17 +150,24 @@ func (f *Front) borrowUnpacking() *unpacking {
 // framed says whether snappy's bytes are a framed stream and not a block.
 func framed(message []byte) bool { return bytes.HasPrefix(message, []byte("\xff\x06\x00\x00sNaPpY")) }
 
-// decompress returns the message's content in the request's buffer.
+// decompress returns the message's content in a buffer out of the budget.
 func (u *unpacking) decompress(req *Request, message []byte, encoding string, limit int) ([]byte, error) {
 	if encoding == "snappy" && !framed(message) {
 		return unblock(req, message, limit)
+	}
+	if encoding == "zstd" {
+		// Its decoder keeps a window of what came before, as large as the sender says.
+		var h zstd.Header
+		if h.Decode(message) == nil && !req.Memory.Grow(int64(min(h.WindowSize, maxWindow))) {
+			return nil, errNoMemory
+		}
 	}
 	u.src.Reset(message)
 	r, err := u.reader(message, encoding)
 	if err != nil {
 		return nil, err
 	}
-	return req.readAll(req.body[:0], r, limit)
+	return readAll(req.Memory, r, 2*len(message), limit)
 }
 
 // unblock decompresses a snappy block, which says its size.
@@ -170,10 +178,12 @@ func unblock(req *Request, message []byte, limit int) ([]byte, error) {
 		return nil, err
 	case size > limit:
 		return nil, errTooLarge
-	case !req.Memory.Grow(int64(size)):
+	}
+	buffer, ok := req.Memory.Buffer(size)
+	if !ok {
 		return nil, errNoMemory
 	}
-	return snappy.Decode(req.body[:cap(req.body)], message)
+	return snappy.Decode(buffer[:cap(buffer)], message)
 }
 
 // reader starts a decompressor on u.src.
@@ -187,7 +197,7 @@ func (u *unpacking) reader(message []byte, encoding string) (r io.Reader, err er
 	case "zstd":
 		if u.zstd == nil {
 			// One goroutine, and the largest window that klauspost's encoder makes.
-			u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(32<<20))
+			u.zstd, err = zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(maxWindow))
 			if err != nil {
 				return nil, err
 			}

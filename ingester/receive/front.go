@@ -69,9 +69,7 @@ type Request struct {
 
 	front  *Front
 	slot   *governor.Slot
-	packed []byte  // the body as it came
-	body   []byte  // buffer of the decompressed body
-	home   *[]byte // which of the buffers Batch.Body began in
+	packed []byte // the body as it came
 }
 
 // Body is the decompressed message.
@@ -90,9 +88,9 @@ func (req *Request) Process() ingester.Result {
 // request keeps its memory as Scratch.
 func (req *Request) Replace(message []byte) {
 	b := &req.Batch
-	req.home = &req.Scratch
 	b.Body, b.Size = message, len(message)
 	b.Packed, b.Encoding = message, "identity"
+	req.Scratch = message
 }
 
 // Refuse counts the batch as unread and answers it.
@@ -123,22 +121,25 @@ func (f *Front) serve(p *Protocol, rw http.ResponseWriter, r *http.Request) {
 	}
 	memory := f.Ingester.Memory()
 	defer memory.Release()
-	req := f.borrow()
-	defer f.giveBack(req)
-	req.HTTP, req.Protocol, req.Memory = r, p, memory
-	req.Batch.Stream, req.Batch.Origin = p.Stream, origin
-
-	if refusal := f.read(req); refusal != nil { // 1 receive
-		req.Refuse(rw, refusal)
+	packed, refusal := f.read(p, r, memory) // 1 receive
+	if refusal != nil {
+		f.Ingester.CountUnread(p.Stream, refusal.Capacity)
+		p.refuse(rw, r, refusal)
 		return
 	}
 	slot, err := f.Ingester.Slot(r.Context(), origin.Sender, p.Stream) // 2 slot
 	if err != nil {
-		req.Refuse(rw, p.shed(err))
+		refusal = p.shed(err)
+		f.Ingester.CountUnread(p.Stream, refusal.Capacity)
+		p.refuse(rw, r, refusal)
 		return
 	}
 	defer slot.Release()
-	req.slot, req.Batch.Received = slot, time.Now()
+	// Only now: a batch that waits holds its body and nothing else.
+	req := f.borrow()
+	defer f.giveBack(req)
+	req.HTTP, req.Protocol, req.Memory, req.slot, req.packed = r, p, memory, slot, packed
+	req.Batch.Stream, req.Batch.Origin, req.Batch.Received = p.Stream, origin, time.Now()
 	req.Batch.Headers = f.forwarded(r, origin.Sender)
 	if refusal := f.unpack(req); refusal != nil {
 		req.Refuse(rw, refusal)
@@ -209,23 +210,20 @@ func (f *Front) borrow() *Request {
 	return &Request{front: f}
 }
 
-// keepBytes is the largest buffer that is kept for the next request, so that
-// one huge request does not hold its memory for ever.
+// keepBytes is the largest list or Scratch that is kept for the next request, so
+// that one huge request does not hold its memory for ever. Buffers belong to Memory.
 const keepBytes = 8 << 20
 
 func (f *Front) giveBack(req *Request) {
 	b := &req.Batch
-	if req.home != nil && cap(b.Body) > cap(*req.home) {
-		*req.home = b.Body // grown for the keys behind it
-	}
 	groups := cap(b.Groups) * int(unsafe.Sizeof(ingester.Group{}))
 	containers := cap(b.Containers) * int(unsafe.Sizeof(ingester.Container{}))
 	spans := (cap(b.Symbols) + cap(b.Families)) * int(unsafe.Sizeof(ingester.Span{}))
-	if max(cap(req.packed), cap(req.body), cap(req.Scratch), groups, containers, spans) > keepBytes {
+	if max(cap(req.Scratch), groups, containers, spans) > keepBytes {
 		return
 	}
 	b.Reset()
 	b.Body = nil
-	*req = Request{front: f, Batch: *b, packed: req.packed[:0], body: req.body[:0], Scratch: req.Scratch[:0]}
+	*req = Request{front: f, Batch: *b, Scratch: req.Scratch[:0]}
 	f.requests.Put(req)
 }
