@@ -29,6 +29,7 @@ func TestConfigReference(t *testing.T) {
 	docs := fieldDocs{}
 	docs.read(t, ".")
 	docs.read(t, "../../governor")
+	docs.read(t, "../../ingester/sink")
 	docs.read(t, "../../ingester/sink/tsdb")
 	docs.read(t, "../../ingester/sink/remotewrite")
 
@@ -152,7 +153,7 @@ func (d fieldDocs) rows(out *strings.Builder, prefix string, v reflect.Value) {
 			continue
 		}
 		section := v.Field(i)
-		ours := section.Kind() == reflect.Struct && (strings.HasPrefix(section.Type().String(), "main.") || strings.HasPrefix(section.Type().String(), "governor."))
+		ours := section.Kind() == reflect.Struct && (strings.HasPrefix(section.Type().String(), "main.") || strings.HasPrefix(section.Type().String(), "governor.") || strings.HasPrefix(section.Type().String(), "sink."))
 		doc := plain(field.Name, d[v.Type().String()+"."+field.Name])
 		if name == "" { // inlined
 			if ours {
