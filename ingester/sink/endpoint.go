@@ -131,6 +131,9 @@ func (e *Endpoint) post(ctx context.Context, r *Request, p *payload, number int)
 		req.Header.Set(RetryHeader, strconv.Itoa(number))
 	}
 	req.ContentLength = int64(p.size())
+	// A server of HTTP/2 that has no room for another stream says so after the body
+	// went out, and the client sends it again by itself.
+	req.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(&body{from: p}), nil }
 	resp, err := e.Client.Do(req)
 	return resp, old.Load(), err
 }
