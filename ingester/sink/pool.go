@@ -107,7 +107,7 @@ func (p *Pool) giveUp(cause error, t *attempts) error {
 		case !o.Healthy:
 			texts = append(texts, fmt.Errorf("%s is being tried by another batch: it %w", name, o.Reason))
 		case errors.Is(cause, ErrFull):
-			texts = append(texts, fmt.Errorf("%s has all of its max_connections_per_endpoint (%d) in use", name, p.balancer.limit))
+			texts = append(texts, fmt.Errorf("%s has all of its %d connections in use", name, p.balancer.limit))
 		default:
 			texts = append(texts, fmt.Errorf("%s was not tried", name))
 		}

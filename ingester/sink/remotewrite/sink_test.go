@@ -316,7 +316,7 @@ func TestFullEndpointsEndTheWait(t *testing.T) {
 		synctest.Wait()
 		e := sinkError(t, s)
 		require.ErrorIs(t, e, sink.ErrFull)
-		require.ErrorContains(t, e, "http://a has all of its max_connections_per_endpoint (1) in use")
+		require.ErrorContains(t, e, "http://a has all of its 1 connections in use")
 		close(release)
 		require.NoError(t, <-done)
 	})
