@@ -22,8 +22,9 @@ import (
 // resource, say, it moves: it leaves under a copy of its resource, scope and metric
 // behind the others, together with those that moved for the same reason (move.go).
 type Encoder struct {
-	batch *ingester.Batch
-	out   []byte
+	batch  *ingester.Batch
+	out    []byte
+	asSent bool // see Cut
 	// containers and fates say what becomes of the batch's Containers and Groups.
 	containers []container
 	fates      []fate
@@ -63,6 +64,18 @@ func (e *Encoder) Encode(b *ingester.Batch, keep func(group int) bool) []byte {
 	if b.Whole && keep == nil {
 		return b.Body[:b.Size]
 	}
+	e.asSent = false
+	return e.encode(b, keep)
+}
+
+// Cut is Encode without what the rules changed: the admitted groups as they were sent,
+// in their order.
+func (e *Encoder) Cut(b *ingester.Batch) []byte {
+	e.asSent = true
+	return e.encode(b, nil)
+}
+
+func (e *Encoder) encode(b *ingester.Batch, keep func(int) bool) []byte {
 	e.reset(b)
 	defer e.release()
 	for i := range b.Groups {
@@ -105,7 +118,7 @@ func (e *Encoder) decide(i int, keep func(int) bool) {
 	switch {
 	case !g.Admitted() || keep != nil && !keep(i):
 		fate = isGone
-	case g.Route.Changed():
+	case !e.asSent && g.Route.Changed():
 		fate = e.rewrite(g)
 	}
 	e.fates[i] = fate

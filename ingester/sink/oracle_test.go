@@ -332,7 +332,7 @@ func compare(tb testing.TB, b *ingester.Batch, e *Encoder, keep func(int) bool) 
 func labelSet(raw []byte) labels.Labels {
 	m := make(map[string]string)
 	for len(raw) > 0 {
-		name, value, rest := cutLabel(raw)
+		name, value, rest := CutLabel(raw)
 		if name == nil {
 			break
 		}

@@ -75,7 +75,7 @@ func (p *plan) read(e *Encoder, g *ingester.Group) {
 	sent, now := g.Route.Sent(), g.Route.Labels()
 	for rest := now; len(rest) > 0; {
 		var name, value []byte
-		if name, value, rest = cutLabel(rest); name == nil {
+		if name, value, rest = CutLabel(rest); name == nil {
 			break
 		}
 		if old, ok := findLabel(sent, name); !ok || !bytes.Equal(old, value) {
@@ -84,7 +84,7 @@ func (p *plan) read(e *Encoder, g *ingester.Group) {
 	}
 	for rest := sent; len(rest) > 0; {
 		var name, value []byte
-		if name, value, rest = cutLabel(rest); name == nil {
+		if name, value, rest = CutLabel(rest); name == nil {
 			break
 		}
 		if _, ok := findLabel(now, name); !ok && len(value) > 0 {
@@ -322,12 +322,13 @@ func (n *names) belongs(key, label []byte) bool {
 		}
 		n.normalised[string(key)] = name
 	}
-	return name == string(label) && name != ""
+	// An underscore in front becomes key_ unless the translation is told otherwise.
+	return name != "" && (name == string(label) || name[0] == '_' && "key"+name == string(label))
 }
 
-// cutLabel takes the first label off a set in the encoding of remote write 1.0. name
+// CutLabel takes the first label off a set in the encoding of remote write 1.0. name
 // is nil if there is none.
-func cutLabel(set []byte) (name, value, rest []byte) {
+func CutLabel(set []byte) (name, value, rest []byte) {
 	_, _, n := protowire.ConsumeTag(set)
 	if n < 0 {
 		return nil, nil, nil
@@ -351,7 +352,7 @@ func cutLabel(set []byte) (name, value, rest []byte) {
 func findLabel(set, name []byte) (value []byte, ok bool) {
 	for len(set) > 0 {
 		var have []byte
-		if have, value, set = cutLabel(set); have == nil {
+		if have, value, set = CutLabel(set); have == nil {
 			return nil, false
 		}
 		if bytes.Equal(have, name) {

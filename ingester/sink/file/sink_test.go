@@ -21,9 +21,9 @@ import (
 	"go.opentelemetry.io/collector/pdata/plog"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.uber.org/goleak"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/sink"
 )
 
 // TestMain fails when a test leaves a goroutine behind.
@@ -39,24 +39,8 @@ func batch(tb testing.TB, bodies ...string) *ingester.Batch {
 	}
 	raw, err := (&plog.ProtoMarshaler{}).MarshalLogs(ld)
 	require.NoError(tb, err)
-	b := &ingester.Batch{Stream: ingester.Logs, Format: ingester.OTLPLogs, Body: raw, Size: len(raw)}
-	start, end := uint32(0), uint32(len(raw))
-	for depth := range 3 {
-		for at := start; at < end; {
-			num, _, tag := protowire.ConsumeTag(raw[at:])
-			payload, n := protowire.ConsumeBytes(raw[int(at)+tag:])
-			field := ingester.Span{Start: at, End: at + uint32(tag+n)}
-			message := field.End - uint32(len(payload))
-			at = field.End
-			switch {
-			case depth == 2 && num == 2:
-				b.Groups = append(b.Groups, ingester.Group{Field: field, Message: message, Parent: 1, Floats: 1})
-			case depth == 0 || depth == 1 && num == 2:
-				b.Containers = append(b.Containers, ingester.Container{Parent: int32(depth) - 1, Field: field, Message: message})
-				start, end = message, field.End
-			}
-		}
-	}
+	b := &ingester.Batch{Stream: ingester.Logs, Format: ingester.OTLPLogs}
+	require.True(tb, sink.Describe(b, raw))
 	require.Len(tb, b.Groups, len(bodies))
 	return b
 }

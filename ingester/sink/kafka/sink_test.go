@@ -20,9 +20,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kmsg"
 	"go.opentelemetry.io/collector/pdata/plog"
-	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/sink"
 )
 
 // batch is a batch of log records with these bodies, each under a resource of its
@@ -38,30 +38,10 @@ func batch(tb testing.TB, bodies ...string) *ingester.Batch {
 	}
 	raw, err := (&plog.ProtoMarshaler{}).MarshalLogs(ld)
 	require.NoError(tb, err)
-	b := &ingester.Batch{Stream: ingester.Logs, Format: ingester.OTLPLogs, Body: raw, Size: len(raw), Whole: true}
-	describe(b, 0, 0, uint32(len(raw)), -1)
+	b := &ingester.Batch{Stream: ingester.Logs, Format: ingester.OTLPLogs, Whole: true}
+	require.True(tb, sink.Describe(b, raw))
 	require.Len(tb, b.Groups, len(bodies))
 	return b
-}
-
-func describe(b *ingester.Batch, depth int, start, end uint32, parent int32) {
-	for at := start; at < end; {
-		num, typ, tag := protowire.ConsumeTag(b.Body[at:end])
-		n := protowire.ConsumeFieldValue(num, typ, b.Body[at+uint32(tag):end])
-		field := ingester.Span{Start: at, End: at + uint32(tag+n)}
-		at = field.End
-		if typ != protowire.BytesType || depth == 0 && num != 1 || depth > 0 && num != 2 {
-			continue
-		}
-		payload, _ := protowire.ConsumeBytes(b.Body[field.Start+uint32(tag) : field.End])
-		message := field.End - uint32(len(payload))
-		if depth == 2 {
-			b.Groups = append(b.Groups, ingester.Group{Field: field, Message: message, Parent: parent, Floats: 1})
-			continue
-		}
-		b.Containers = append(b.Containers, ingester.Container{Parent: parent, Field: field, Message: message})
-		describe(b, depth+1, message, field.End, int32(len(b.Containers)-1))
-	}
 }
 
 func testOptions(addrs []string) Options {

@@ -37,6 +37,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/sink"
 )
 
 // TestMain fails when a test leaves a goroutine behind.
@@ -52,33 +53,10 @@ func logsBatch(tb testing.TB, n int) *ingester.Batch {
 	}
 	raw, err := (&plog.ProtoMarshaler{}).MarshalLogs(ld)
 	require.NoError(tb, err)
-	b := &ingester.Batch{Format: ingester.OTLPLogs, Body: raw, Size: len(raw), Whole: true}
-	resource := field(raw, 0, 0)
-	scope := field(raw, resource.Message, 2)
-	b.Containers = []ingester.Container{resource, scope}
-	b.Containers[0].Parent = -1
-	for at := scope.Message; at < scope.Field.End; {
-		c := field(raw, at, 0)
-		at = c.Field.End
-		if raw[c.Field.Start]>>3 == 2 {
-			b.Groups = append(b.Groups, ingester.Group{Field: c.Field, Message: c.Message, Parent: 1, Floats: 1})
-		}
-	}
+	b := &ingester.Batch{Format: ingester.OTLPLogs, Whole: true}
+	require.True(tb, sink.Describe(b, raw))
 	require.Len(tb, b.Groups, n)
 	return b
-}
-
-// field finds the first field with a number, any if it is 0, at or behind at.
-func field(raw []byte, at uint32, want protowire.Number) ingester.Container {
-	for {
-		num, _, tag := protowire.ConsumeTag(raw[at:])
-		payload, n := protowire.ConsumeBytes(raw[int(at)+tag:])
-		end := at + uint32(tag+n)
-		if want == 0 || num == want {
-			return ingester.Container{Field: ingester.Span{Start: at, End: end}, Message: end - uint32(len(payload))}
-		}
-		at = end
-	}
 }
 
 func openSink(t *testing.T, o Options, endpoints ...string) *Sink {
