@@ -22,42 +22,63 @@ import (
 type Sink struct {
 	options  Options
 	logger   *slog.Logger
-	lock     *os.File
 	streams  map[ingester.Stream]*stream
 	encoders sync.Pool
+
+	opening sync.Mutex
+	lock    *os.File // of the folder, nil while it is not ours
 }
 
 // Sink implements ingester.Sink.
 var _ ingester.Sink = (*Sink)(nil)
 
-// Open takes the folder, which no other process may be using, and makes the files
-// that an earlier process left fit to be read: a torn last line is cut off. It starts
-// nothing; Run does the work in the background.
-func Open(o Options) (*Sink, error) {
+// New makes a sink. It touches no file before Open or the first Write.
+func New(o Options) (*Sink, error) {
 	if err := o.Validate(); err != nil {
 		return nil, err
 	}
-	if err := os.MkdirAll(o.Path, 0o755); err != nil {
-		return nil, fmt.Errorf("path: %w", err)
-	}
-	lock, err := lockFolder(filepath.Join(o.Path, "lock"))
-	if err != nil {
-		return nil, fmt.Errorf("path: %w", err)
-	}
-	s := &Sink{options: o, logger: o.Logger, lock: lock, streams: make(map[ingester.Stream]*stream)}
+	s := &Sink{options: o, logger: o.Logger, streams: make(map[ingester.Stream]*stream)}
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
 	s.encoders.New = func() any { return new(sink.Encoder) }
 	m := newMetrics(o.Registerer)
 	for _, name := range ingester.Streams() {
-		st := &stream{name: name.String(), folder: filepath.Join(o.Path, name.String()), options: &s.options, metrics: m.of(name)}
-		if err := st.recover(); err != nil {
-			return nil, errors.Join(fmt.Errorf("path: %w", err), lock.Close())
-		}
-		s.streams[name] = st
+		s.streams[name] = &stream{name: name.String(), folder: filepath.Join(o.Path, name.String()), options: &s.options, metrics: m.of(name)}
 	}
 	return s, nil
+}
+
+// Open takes the folder, which no other process may be using, and makes the files
+// that an earlier process left fit to be read: a torn last line is cut off. It may be
+// called again; once it succeeded it does nothing.
+func (s *Sink) Open() error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.lock != nil {
+		return nil
+	}
+	if err := os.MkdirAll(s.options.Path, 0o755); err != nil {
+		return fmt.Errorf("path: %w", err)
+	}
+	lock, err := lockFolder(filepath.Join(s.options.Path, "lock"))
+	if err != nil {
+		return fmt.Errorf("path: %w", err)
+	}
+	for _, st := range s.streams {
+		if err := st.recover(); err != nil {
+			return errors.Join(fmt.Errorf("path: %w", err), lock.Close())
+		}
+	}
+	s.lock = lock
+	return nil
+}
+
+// opened says that the folder is ours.
+func (s *Sink) opened() bool {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	return s.lock != nil
 }
 
 // Write implements ingester.Sink: it stores the admitted groups of an OTLP batch as
@@ -70,6 +91,9 @@ func (s *Sink) Write(_ context.Context, b *ingester.Batch) error {
 	}
 	if len(lines) == 0 {
 		return nil
+	}
+	if err := s.Open(); err != nil {
+		return &ingester.SinkError{Err: err, RetryAfter: retryAfter}
 	}
 	if err := s.streams[b.Stream].append(lines, time.Now()); err != nil {
 		return &ingester.SinkError{Err: fmt.Errorf("writing to %s: %w", s.streams[b.Stream].folder, err), RetryAfter: retryAfter}
@@ -133,6 +157,9 @@ func (s *Sink) Run(ctx context.Context) error {
 	defer ticker.Stop()
 	for {
 		for _, st := range s.streams {
+			if !s.opened() {
+				break
+			}
 			if err := st.tidy(ctx, time.Now()); err != nil && ctx.Err() == nil {
 				s.logger.Warn("files could not be tidied; the next try is in a second", "folder", st.folder, "err", err)
 			}
@@ -151,5 +178,11 @@ func (s *Sink) Close() error {
 	for _, st := range s.streams {
 		errs = append(errs, st.close())
 	}
-	return errors.Join(append(errs, s.lock.Close())...)
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	if s.lock != nil {
+		errs = append(errs, s.lock.Close())
+		s.lock = nil
+	}
+	return errors.Join(errs...)
 }

@@ -47,8 +47,9 @@ func batch(tb testing.TB, bodies ...string) *ingester.Batch {
 
 func open(t *testing.T, o Options) *Sink {
 	t.Helper()
-	s, err := Open(o)
+	s, err := New(o)
 	require.NoError(t, err)
+	require.NoError(t, s.Open())
 	return s
 }
 
@@ -278,9 +279,13 @@ func TestAFailedWriteLeavesNothing(t *testing.T) {
 func TestAFolderBelongsToOne(t *testing.T) {
 	o := DefaultOptions(t.TempDir())
 	s := open(t, o)
-	_, err := Open(o)
-	require.ErrorContains(t, err, "give each its own folder")
+	other, err := New(o)
+	require.NoError(t, err)
+	require.ErrorContains(t, other.Open(), "give each its own folder")
+	require.ErrorContains(t, other.Write(t.Context(), batch(t, "a")), "give each its own folder")
 	require.NoError(t, s.Close())
+	require.NoError(t, other.Write(t.Context(), batch(t, "a")), "it is free now")
+	require.NoError(t, other.Close())
 	require.NoError(t, open(t, o).Close())
 }
 

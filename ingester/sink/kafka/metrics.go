@@ -13,7 +13,7 @@ type metrics struct {
 	seconds                 *prometheus.HistogramVec
 }
 
-func newMetrics(reg prometheus.Registerer, healthy func() bool) *metrics {
+func newMetrics(reg prometheus.Registerer, topics []string, healthy func() bool) *metrics {
 	f := promauto.With(reg)
 	topic := []string{"topic"}
 	f.NewGaugeFunc(prometheus.GaugeOpts{
@@ -25,7 +25,7 @@ func newMetrics(reg prometheus.Registerer, healthy func() bool) *metrics {
 		}
 		return 0
 	})
-	return &metrics{
+	m := &metrics{
 		messages: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "spillway_sink_kafka_messages_total",
 			Help: "Messages that all in-sync replicas have acknowledged.",
@@ -48,4 +48,14 @@ func newMetrics(reg prometheus.Registerer, healthy func() bool) *metrics {
 			NativeHistogramMinResetDuration: time.Hour,
 		}, topic),
 	}
+	for _, name := range topics {
+		m.messages.WithLabelValues(name)
+		m.bytes.WithLabelValues(name)
+		m.errors.WithLabelValues(name, networkError)
+		m.seconds.WithLabelValues(name)
+	}
+	return m
 }
+
+// networkError is the name of an error that no broker answered.
+const networkError = "network"

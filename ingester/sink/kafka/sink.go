@@ -62,7 +62,7 @@ func New(o Options, logger *slog.Logger, reg prometheus.Registerer) (*Sink, erro
 	// The cluster is one endpoint: a write needs all of it.
 	s.pool = sink.NewPool([]string{"kafka " + strings.Join(o.Brokers, ",")}, o.MaxConnectionsPerBroker, timeout, logger)
 	s.topics = &topics{client: s.client, create: o.CreateTopics, known: make(map[string]partitions)}
-	s.metrics = newMetrics(reg, func() bool { return s.pool.State(0, time.Time{}).Healthy })
+	s.metrics = newMetrics(reg, names, func() bool { return s.pool.State(0, time.Time{}).Healthy })
 	s.encoders.New = func() any { return new(sink.Encoder) }
 	return s, nil
 }
@@ -293,5 +293,5 @@ func errorName(err error) string {
 	if errors.As(err, &e) {
 		return strings.ReplaceAll(strings.ToLower(e.Title()), " ", "_")
 	}
-	return "network"
+	return networkError
 }
