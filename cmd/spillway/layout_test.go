@@ -253,7 +253,7 @@ func hasHome(dir string) bool {
 	case "relabel", "policy", "ratecontrol", "governor":
 		return len(parts) == 1
 	case "ingester":
-		return dir == "ingester" || dir == "ingester/sink" || len(parts) >= 3 && (parts[1] == "receive" || parts[1] == "sink")
+		return len(parts) == 1 || dir == "ingester/sink" || parts[1] == "receive" || len(parts) >= 3 && parts[1] == "sink"
 	case "cmd":
 		return len(parts) == 2
 	}
@@ -306,6 +306,13 @@ func whyNotImport(from, to string) string {
 		}
 		if to == "ingester/sink" && within(from, to) {
 			return "" // what destinations have in common
+		}
+		// Receivers share a front, and logs of every protocol travel as OTLP inside.
+		if within(from, "ingester/receive") && from != "ingester/receive/otlp" && (to == "ingester/receive" || to == "ingester/receive/otlp" && from != "ingester/receive") {
+			return ""
+		}
+		if from == "ingester/receive/otlp" && to == "ingester/receive" {
+			return ""
 		}
 		if from == "ingester" {
 			return "ingester imports relabel, policy, ratecontrol and governor only; cmd registers receivers and sinks with it"

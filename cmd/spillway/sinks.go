@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
-	"slices"
 
 	"github.com/grafana/dskit/services"
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,11 +28,13 @@ type sinks struct {
 	kafkas map[string]*kafka.Sink
 	files  []*file.Sink
 	closes []func() error
+
+	translation promconfig.OTLPConfig
 }
 
-// openSinks opens every destination.
-func openSinks(configs map[string]SinkConfig, logger *slog.Logger, reg prometheus.Registerer) (*sinks, error) {
-	s := &sinks{byName: map[string]ingester.Sink{"": discard.Sink{}}, kafkas: map[string]*kafka.Sink{}}
+// openSinks opens every destination. translation says how OTLP metrics become series.
+func openSinks(configs map[string]SinkConfig, translation promconfig.OTLPConfig, logger *slog.Logger, reg prometheus.Registerer) (*sinks, error) {
+	s := &sinks{byName: map[string]ingester.Sink{"": discard.Sink{}}, kafkas: map[string]*kafka.Sink{}, translation: translation}
 	for _, name := range sortedKeys(configs) {
 		if err := s.open(name, configs[name], logger.With("sink", name), prometheus.WrapRegistererWith(prometheus.Labels{"sink": name}, reg)); err != nil {
 			return nil, errors.Join(fmt.Errorf("sinks.%s: %w", name, err), s.close())
@@ -50,7 +51,7 @@ func (s *sinks) open(name string, c SinkConfig, logger *slog.Logger, reg prometh
 		opts.Logger, opts.Registerer = logger, reg
 		var db *tsdb.Sink
 		if db, err = tsdb.Open(opts); err == nil {
-			s.add(name, translate.NewToRemoteWrite(db, translation()), db.Close)
+			s.add(name, translate.NewToRemoteWrite(db, s.translation), db.Close)
 			if s.tsdb == nil {
 				s.tsdb = db
 			}
@@ -58,7 +59,7 @@ func (s *sinks) open(name string, c SinkConfig, logger *slog.Logger, reg prometh
 	case c.RemoteWrite != nil:
 		var rw *rwsink.Sink
 		if rw, err = rwsink.New(*c.RemoteWrite, logger, reg); err == nil {
-			s.add(name, translate.NewToRemoteWrite(rw, translation()), rw.Close)
+			s.add(name, translate.NewToRemoteWrite(rw, s.translation), rw.Close)
 		}
 	case c.OTLP != nil:
 		var to *otlp.Sink
@@ -132,9 +133,6 @@ func (s *sinks) close() error {
 	return errors.Join(errs...)
 }
 
-// translation says how OTLP metrics become series.
-func translation() promconfig.OTLPConfig { return promconfig.DefaultOTLPConfig }
-
 // completeSinks gives the streams without a sink, metrics apart, the embedded one, and
 // makes the relative names of files of secrets start at dir.
 func (c *Config) completeSinks(dir string) {
@@ -160,20 +158,4 @@ func (c *Config) completeSinks(dir string) {
 			s.Kafka.SetDirectory(dir)
 		}
 	}
-}
-
-// forwardedHeaders are the request headers that some sink passes on.
-func (c *Config) forwardedHeaders() (names []string) {
-	for _, name := range sortedKeys(c.Sinks) {
-		switch s := c.Sinks[name]; {
-		case s.RemoteWrite != nil:
-			names = append(names, s.RemoteWrite.ForwardHeaders...)
-		case s.OTLP != nil:
-			names = append(names, s.OTLP.ForwardHeaders...)
-		case s.Kafka != nil:
-			names = append(names, s.Kafka.ForwardHeaders...)
-		}
-	}
-	slices.Sort(names)
-	return slices.Compact(names)
 }

@@ -36,13 +36,9 @@ type HTTPOptions struct {
 
 	// Headers are sent with every request, such as X-Scope-OrgID. Headers that the
 	// protocol or the client sets itself are refused; Authorization has the
-	// fields below. Default: none.
+	// fields below. What server.forward_headers and an API key pass on wins over
+	// them. Default: none.
 	Headers map[string]string `yaml:"headers,omitempty"`
-
-	// ForwardHeaders names the request headers of senders that are passed on with
-	// their batches, such as X-Scope-OrgID. They and what an API key sets win over
-	// headers. Default: none.
-	ForwardHeaders []string `yaml:"forward_headers,omitempty"`
 
 	// HTTPClientConfig has the fields that Prometheus has for its HTTP clients,
 	// with the same meaning: basic_auth, authorization, bearer_token,
@@ -76,11 +72,6 @@ func (o *HTTPOptions) Problems(example string) []error {
 	for name := range o.Headers {
 		if reservedHeader(name) {
 			errs = append(errs, fmt.Errorf("headers: %s is set by the protocol or by another field of the configuration; remove it", name))
-		}
-	}
-	for _, name := range o.ForwardHeaders {
-		if reservedHeader(name) {
-			errs = append(errs, fmt.Errorf("forward_headers: %s belongs to one connection, to the protocol or to the sender's credentials here; remove it", name))
 		}
 	}
 	if o.HTTPClientConfig.FollowRedirects {

@@ -55,9 +55,6 @@ type Options struct {
 	// MaxConnectionsPerBroker is the most connections from this ingester to one broker,
 	// beside one for metadata. Default: 32.
 	MaxConnectionsPerBroker int `yaml:"max_connections_per_broker"`
-	// ForwardHeaders names the request headers of senders that become headers of the
-	// messages, such as X-Scope-OrgID. Default: none.
-	ForwardHeaders []string `yaml:"forward_headers,omitempty"`
 	// TLSConfig switches TLS on, with the fields that Prometheus has for it: ca_file,
 	// cert_file, key_file, server_name, insecure_skip_verify, min_version, max_version.
 	// Default: no TLS.

@@ -14,7 +14,6 @@ import (
 //	  protocol: grpc
 //	  endpoints: [http://collector-1:4317, http://collector-2:4317]
 //	  compression: zstd
-//	  forward_headers: [X-Scope-OrgID]
 //
 // Decode it strictly over DefaultOptions, and call Validate.
 type Options struct {

@@ -415,9 +415,9 @@ func TestTracesAndMetricsHaveTheirPaths(t *testing.T) {
 
 func TestOptionsProblems(t *testing.T) {
 	o := DefaultOptions()
-	o.Protocol, o.Compression, o.AcceptedEncodings, o.ForwardHeaders = "thrift", "lz4", []string{"snappy"}, []string{"authorization"}
+	o.Protocol, o.Compression, o.AcceptedEncodings = "thrift", "lz4", []string{"snappy"}
 	err := o.Validate()
-	for _, want := range []string{"endpoints is empty", `protocol is "thrift"`, `compression is "lz4"`, `accepted_encodings[0] is "snappy"`, "forward_headers: authorization"} {
+	for _, want := range []string{"endpoints is empty", `protocol is "thrift"`, `compression is "lz4"`, `accepted_encodings[0] is "snappy"`} {
 		require.ErrorContains(t, err, want)
 	}
 }
