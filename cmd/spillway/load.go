@@ -116,6 +116,7 @@ func (c *Config) complete(dir string) {
 			c.Sinks[defaultSink] = SinkConfig{TSDB: &opts}
 		}
 	}
+	c.completeSinks(dir)
 }
 
 // problems checks what the types cannot.
@@ -152,9 +153,9 @@ func (c *Config) problems() []error {
 		complain("server.max_request_bytes: %s cannot hold one request of max_body_bytes %s and max_decoded_bytes %s",
 			c.Server.MaxRequestBytes, c.Server.MaxBodyBytes, c.Server.MaxDecodedBytes)
 	}
-	if least := c.leastMemory(); c.Server.MemoryLimit > 0 && int64(c.Server.MemoryLimit) < least {
-		complain("server.memory_limit: %s is less than the %s that max_request_bytes, route_cache_bytes of %d streams and the program take together",
-			c.Server.MemoryLimit, ByteSize(least), c.routedStreams())
+	if least := c.memorySum(1); c.Server.MemoryLimit > 0 && int64(c.Server.MemoryLimit) < least {
+		complain("server.memory_limit: %s is less than the %s that max_request_bytes, route_cache_bytes and the program take together",
+			c.Server.MemoryLimit, ByteSize(least))
 	}
 	if c.Server.MaxSeriesPerRequest < 1 || c.Server.MaxItemsPerRequest < 1 || c.Ingester.Limits.LabelNames < 1 {
 		complain("server.max_series_per_request, server.max_items_per_request and ingester.limits.label_names: must be above 0")
@@ -190,7 +191,7 @@ func (c *Config) sinkProblems() []error {
 	for _, name := range sortedKeys(c.Sinks) {
 		kinds := c.Sinks[name].kinds()
 		if len(kinds) != 1 {
-			p = append(p, fmt.Errorf("sinks.%s: needs exactly one of tsdb, remote_write, discard, and has %d", name, len(kinds)))
+			p = append(p, fmt.Errorf("sinks.%s: needs exactly one of tsdb, remote_write, otlp, kafka, file, discard, and has %d", name, len(kinds)))
 			continue
 		}
 		if err := c.Sinks[name].validate(); err != nil {
@@ -213,7 +214,7 @@ func (c *Config) streamProblems() []error {
 		if s.Sink != "" && !ok {
 			p = append(p, fmt.Errorf("streams.%s.sink: there is no sink %q; sinks are: %s", name, s.Sink, strings.Join(sortedKeys(c.Sinks), ", ")))
 		}
-		if s.Sink != "" && ok && stream != ingester.Metrics && sink.Discard == nil {
+		if s.Sink != "" && ok && stream != ingester.Metrics && (sink.TSDB != nil || sink.RemoteWrite != nil) {
 			p = append(p, fmt.Errorf("streams.%s.sink: sink %q stores metrics only", name, s.Sink))
 		}
 		if s.RateLimitResponse != "" && s.RateLimitResponse != "default" && s.RateLimitResponse != "silent" {

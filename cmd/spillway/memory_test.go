@@ -15,22 +15,23 @@ func TestMemoryLimit(t *testing.T) {
 		return &c, c.problems()
 	}
 	t.Run("the sum of what the configuration allows", func(t *testing.T) {
-		c, problems := load(t, "server: {max_request_bytes: 128MiB}\ningester: {route_cache_bytes: 32MiB}\nsinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}, logs: {}}")
+		c, problems := load(t, "server: {max_request_bytes: 128MiB}\ningester: {route_cache_bytes: 32MiB}\nsinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}}")
 		require.Empty(t, problems)
-		require.EqualValues(t, (128+2*32+96)<<20, c.memoryLimit())
+		require.EqualValues(t, (128+32+96)<<20, c.memoryLimit(0))
+		require.EqualValues(t, (128+3*32+96)<<20, c.memoryLimit(3))
 	})
 	t.Run("none where an embedded database holds samples", func(t *testing.T) {
 		c, _ := load(t, "sinks: {local: {tsdb: {path: data}}}\nstreams: {metrics: {sink: local}}")
-		require.Zero(t, c.memoryLimit())
+		require.Zero(t, c.memoryLimit(1))
 	})
 	t.Run("as it is written", func(t *testing.T) {
 		c, problems := load(t, "server: {memory_limit: 2GiB}\nsinks: {local: {tsdb: {path: data}}}\nstreams: {metrics: {sink: local}}")
 		require.Empty(t, problems)
-		require.EqualValues(t, 2<<30, c.memoryLimit())
+		require.EqualValues(t, 2<<30, c.memoryLimit(1))
 	})
 	t.Run("too small for its parts", func(t *testing.T) {
 		_, problems := load(t, "server: {memory_limit: 512MiB}\nsinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}}")
 		require.Len(t, problems, 1)
-		require.ErrorContains(t, problems[0], "server.memory_limit: 512MiB is less than the 608MiB that max_request_bytes, route_cache_bytes of 1 streams and the program take together")
+		require.ErrorContains(t, problems[0], "server.memory_limit: 512MiB is less than the 608MiB that max_request_bytes, route_cache_bytes and the program take together")
 	})
 }

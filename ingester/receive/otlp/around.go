@@ -45,8 +45,8 @@ func (w *walker) readTarget(msg []byte) ingester.Reason {
 			continue
 		}
 		name := w.names.promoted("", key)
-		if name.bad {
-			return ingester.ReasonEmptyLabelName
+		if name.wrong != noReason {
+			return name.wrong
 		}
 		if name.label != nil {
 			w.resource.set(labelled{label: name.label, value: w.keptText(value)})
@@ -112,8 +112,8 @@ func (w *walker) readTargetScope(msg, schema []byte) ingester.Reason {
 	scope := w.wins[:0]
 	for a := range attributesOf(msg, w.messages.scope) {
 		name := w.names.promoted("otel_scope_", a.key)
-		if name.bad {
-			return ingester.ReasonEmptyLabelName
+		if name.wrong != noReason {
+			return name.wrong
 		}
 		if name.label != nil {
 			text := w.keptText(a.value)

@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"strings"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/prometheus/common/model"
@@ -32,7 +33,9 @@ func (l *label) before(o *label) bool {
 type attributeName struct {
 	key   string
 	label *label // nil: not in view
-	bad   bool   // no label name can be made of it
+	// wrong says why no item can have it. For metrics that is, too, that no label name
+	// can be made of it; what is no series keeps such an attribute.
+	wrong ingester.Reason
 }
 
 // Sizes of what a walker remembers of names. Both are full of what senders use:
@@ -181,7 +184,9 @@ func (n *names) promoted(prefix string, key []byte) *attributeName {
 	}
 	a := &attributeName{}
 	name, err := n.labels.Build(prefix + string(key))
-	if a.bad = err != nil; !a.bad {
+	if err != nil {
+		a.wrong = ingester.ReasonEmptyLabelName
+	} else {
 		a.label = n.seen(name)
 	}
 	n.remember(string(n.scratch), a)
@@ -196,8 +201,12 @@ func (n *names) learn(key string) *attributeName {
 		name, err = n.labels.Build(key)
 	}
 	switch {
+	case !utf8.ValidString(key):
+		a.wrong = ingester.ReasonInvalidUTF8
 	case err != nil || name == "":
-		a.bad = true
+		if n.metrics {
+			a.wrong = ingester.ReasonEmptyLabelName
+		}
 	case n.metrics && key == model.MetricNameLabel:
 		// A metric is called what its own field says.
 	default:
