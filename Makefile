@@ -8,6 +8,9 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 PEERS = .cache/peers
 # The packages that hold end-to-end tests (build tag e2e).
 E2E = ./cmd/spillway $(if $(wildcard testdata/e2e/*.go),./testdata/e2e/...)
+# User Mode Linux, where it lies in the cache; else linux.uml of the PATH is used.
+UML = $(wildcard $(CURDIR)/.cache/uml/usr/bin/linux.uml)
+E2EENV = SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" SPILLWAY_UML="$(UML)" $(SHIPPED)
 # The modules beside the product's own.
 MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent
 # Runs a pinned tool on the product.
@@ -27,10 +30,10 @@ COUNT     ?= 1
 PKG       ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test e2e peers lint licences fuzz bench bench-peers profile golden clean check
+.PHONY: help build run test e2e peers lint licences fuzz bench bench-peers governor-experiment profile golden clean check
 
 help: ## Show the targets.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' Makefile
 
 build: ## Build bin/spillway.
 	$(SHIPPED) go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/spillway ./cmd/spillway
@@ -42,8 +45,7 @@ test: ## Run the tests that need no other program, with the race detector.
 	CGO_ENABLED=1 go test -race -timeout 4m ./...
 
 e2e: build peers ## Run the tests that talk to the real peers.
-	SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" \
-		$(SHIPPED) go test -tags e2e -count 1 -timeout 8m $(E2E)
+	$(E2EENV) go test -tags e2e -count 1 -timeout 10m $(E2E)
 
 peers: ## Build the real peers where they are missing or their pin changed.
 	@testdata/peers/build.sh $(PEERS)
@@ -79,6 +81,18 @@ bench-peers: build peers ## Measure the bars beside vmagent and Prometheus; GROW
 	go test ./testdata/bench
 	go build -o .cache/bench ./testdata/bench
 	.cache/bench -peers $(PEERS) $(if $(GROWTH),-growth) $(if $(KEEP),-keep) $(BENCHFLAGS)
+
+# What `make governor-experiment` runs: see governor/GOVERNOR.md.
+PARTS  ?= trade,core,step
+REAL   ?= Fairness|CgroupV2|Memory|NothingLost
+RUNS   ?= 5
+LENGTH ?= 30
+governor-experiment: build peers ## Measure the governor in real cgroups (25 minutes, root); PARTS, REAL, RUNS and LENGTH (seconds) select.
+	go build -o .cache/experiment ./testdata/governor/experiment
+	@status=0; \
+	[ -z "$(PARTS)" ] || .cache/experiment -parts '$(PARTS)' -runs $(RUNS) -seconds $(LENGTH) -out .cache/governor || status=1; \
+	[ -z "$(REAL)" ] || SPILLWAY_EXPERIMENT=1 $(E2EENV) go test -tags e2e -count 1 -timeout 30m -v -run '^TestGovernor($(REAL))$$' ./testdata/e2e || status=1; \
+	exit $$status
 
 profile: build ## Record CPU and allocation profiles of the bench load into .cache/profile.
 	go build -o .cache/bench ./testdata/bench

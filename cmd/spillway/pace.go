@@ -1,13 +1,8 @@
 package main
 
 import (
-	"context"
-	"os"
 	"runtime/debug"
 	"runtime/metrics"
-	"time"
-
-	"github.com/grafana/dskit/services"
 )
 
 // The garbage collector lets the heap grow by GOGC per cent of what was live before
@@ -20,7 +15,6 @@ const (
 	leastPercent = 10       // collections must not follow on each other's heels
 	leastGrowth  = 64 << 20 // bytes that may pile up in any case
 	liveHeap     = "/gc/heap/live:bytes"
-	paceInterval = time.Second
 )
 
 // growthPercent is GOGC for a heap of live bytes of which routes are remembered
@@ -33,15 +27,11 @@ func growthPercent(live, routes int64) int {
 	return int(min(usualPercent, max(leastPercent, 100*growth/live)))
 }
 
-// paceService keeps the percentage right while routes come and go. GOGC in the
-// environment wins.
-func (p *process) paceService() services.Service {
-	if os.Getenv("GOGC") != "" {
-		return services.NewIdleService(nil, nil)
-	}
+// paceCollector keeps the percentage right while routes come and go.
+func (p *process) paceCollector() func() {
 	now := usualPercent
 	sample := []metrics.Sample{{Name: liveHeap}}
-	return services.NewTimerService(paceInterval, nil, func(context.Context) error {
+	return func() {
 		metrics.Read(sample)
 		next := growthPercent(int64(sample[0].Value.Uint64()), p.ingester.RouteBytes())
 		// To set it stops the world for a moment.
@@ -49,6 +39,5 @@ func (p *process) paceService() services.Service {
 			now = next
 			debug.SetGCPercent(now)
 		}
-		return nil
-	}, nil)
+	}
 }
