@@ -231,12 +231,13 @@ func TestBrokenFrame(t *testing.T) {
 	for name, body := range map[string][]byte{
 		"wrong type": msg(1, 7), "scope is a number": msg(1, msg(2, 7)), "record is a number": msg(1, msg(2, msg(2, 7))),
 		"two scopes": msg(1, msg(2, msg(1, "", 2, "", 1, ""))), "field 0": {0x02, 0}, "group": {0x13},
+		"items before scopes": msg(1, msg(1000, msg(2, msg(5, msg(1, "unseen"))))),
 	} {
 		require.Equal(t, 400, s.post("/v1/logs", body).Code, name)
 	}
 	counts := s.requireConserved(ingester.Logs)
 	require.Zero(t, counts["spillway_received_items_total"])
-	require.EqualValues(t, 6, counts["spillway_invalid_batches_total"])
+	require.EqualValues(t, 7, counts["spillway_invalid_batches_total"])
 }
 
 // TestManyMessages bounds what a few bytes can ask for: messages around no item.
