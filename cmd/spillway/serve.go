@@ -238,5 +238,6 @@ func (p *process) writeHandler() http.Handler {
 	c := p.config
 	return rwreceive.NewHandler(p.ingester, rwreceive.Limits{
 		BodyBytes: int(c.Server.MaxBodyBytes), DecodedBytes: int(c.Server.MaxDecodedBytes), Series: c.Server.MaxSeriesPerRequest, Items: c.Server.MaxItemsPerRequest,
+		ForwardHeaders: c.Server.ForwardHeaders,
 	}, c.Governor.ShedStatus)
 }

@@ -140,7 +140,7 @@ func (f *Front) serve(p *Protocol, rw http.ResponseWriter, r *http.Request) {
 	defer f.giveBack(req)
 	req.HTTP, req.Protocol, req.Memory, req.slot, req.packed = r, p, memory, slot, packed
 	req.Batch.Stream, req.Batch.Origin, req.Batch.Received = p.Stream, origin, time.Now()
-	req.Batch.Headers = f.forwarded(r, origin.Sender)
+	req.Batch.Headers = Forwarded(f.ForwardHeaders, r, origin.Sender)
 	if refusal := f.unpack(req); refusal != nil {
 		req.Refuse(rw, refusal)
 		return
@@ -179,9 +179,9 @@ func (f *Front) authenticate(p *Protocol, r *http.Request) (ingester.Origin, err
 	return f.Ingester.AuthenticateToken(p.Token(r), p.Stream)
 }
 
-// forwarded collects the headers that a sink may pass on. What the API key sets
+// Forwarded collects the headers that a sink may pass on. What the API key sets
 // wins over what the request says.
-func (f *Front) forwarded(r *http.Request, sender *ingester.Sender) http.Header {
+func Forwarded(names []string, r *http.Request, sender *ingester.Sender) http.Header {
 	var out http.Header
 	set := func(name string, values []string) {
 		if out == nil {
@@ -189,7 +189,7 @@ func (f *Front) forwarded(r *http.Request, sender *ingester.Sender) http.Header 
 		}
 		out[name] = values
 	}
-	for _, name := range f.ForwardHeaders {
+	for _, name := range names {
 		name = http.CanonicalHeaderKey(name)
 		if values := r.Header[name]; len(values) > 0 {
 			set(name, values)
