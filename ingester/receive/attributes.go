@@ -204,6 +204,6 @@ func ValidText(text string) string {
 	return strings.ToValidUTF8(text, "\uFFFD")
 }
 
-// viewText reads bytes as a string without a copy. The string lives as long as
+// ViewText reads bytes as a string without a copy. The string lives as long as
 // the bytes stay as they are.
-func viewText(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
+func ViewText(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }

@@ -28,6 +28,10 @@ type JSON struct {
 	in   bytes.Buffer
 	text []byte // an unquoted string
 	path []byte // the name of a nested field
+
+	layout *Layout // of the record being written
+	level  string  // its level, and how far behind in layout.Level that was found
+	rank   int
 }
 
 // ErrJSON is what every error of Check wraps.
@@ -139,15 +143,15 @@ func IsNull(v []byte) bool { return v[0] == 'n' }
 // it is written. It is valid until the next call, and as long as v.
 func (j *JSON) Text(v []byte) string {
 	if !IsString(v) {
-		return viewText(v)
+		return ViewText(v)
 	}
 	inner := v[1 : len(v)-1]
 	if bytes.IndexByte(inner, '\\') < 0 && utf8.Valid(inner) {
-		return viewText(inner)
+		return ViewText(inner)
 	}
 	// The error tells of invalid UTF-8, which has been replaced.
 	j.text, _ = jsontext.AppendUnquote(j.text[:0], v)
-	return viewText(j.text)
+	return ViewText(j.text)
 }
 
 // Attribute adds a checked value. An object is taken apart: its fields become
@@ -174,9 +178,12 @@ func (j *JSON) attribute(to *Attributes, v []byte, level int) {
 			}
 		}
 	case IsString(v):
-		to.String(viewText(j.path), j.Text(v))
+		text := j.Text(v)
+		j.heed(text)
+		to.String(ViewText(j.path), text)
 	default:
-		if at, ok := to.open(viewText(j.path)); ok {
+		j.heed(ViewText(v))
+		if at, ok := to.open(ViewText(j.path)); ok {
 			to.value = j.appendValue(to.value[:0], v, level)
 			to.close(at)
 		}
@@ -199,7 +206,7 @@ func (j *JSON) appendValue(dst, v []byte, level int) []byte {
 	case v[0] == 't' || v[0] == 'f':
 		return appendBoolValue(dst, v[0] == 't')
 	}
-	return appendStringValue(dst, viewText(v))
+	return appendStringValue(dst, ViewText(v))
 }
 
 func (j *JSON) appendArray(dst, v []byte, level int) []byte {
@@ -231,7 +238,7 @@ func (j *JSON) appendMap(dst, v []byte, level int) []byte {
 // appendNumber keeps every digit: what neither an int64 nor a double can hold
 // exactly enough, such as an unsigned 64-bit id, stays text.
 func appendNumber(dst, v []byte) []byte {
-	text := viewText(v)
+	text := ViewText(v)
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return appendIntValue(dst, n)
 	}

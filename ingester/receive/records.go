@@ -29,8 +29,6 @@ const (
 	fieldBody           = 5
 	fieldAttributes     = 6
 	fieldDropped        = 7
-	fieldTraceID        = 9
-	fieldSpanID         = 10
 	fieldObserved       = 11 // fixed64
 	fieldEventName      = 12
 )
@@ -113,19 +111,6 @@ func (r *Records) HasBody() bool { return r.body }
 func (r *Records) EventName(name string) {
 	r.record = protowire.AppendTag(r.record, fieldEventName, protowire.BytesType)
 	r.record = appendText(r.record, name)
-}
-
-// Trace sets the ids of the trace and span that the record belongs to, 16 and 8
-// bytes. Ids of another length are left out.
-func (r *Records) Trace(trace, span []byte) {
-	if len(trace) == 16 {
-		r.record = protowire.AppendTag(r.record, fieldTraceID, protowire.BytesType)
-		r.record = protowire.AppendBytes(r.record, trace)
-	}
-	if len(span) == 8 {
-		r.record = protowire.AppendTag(r.record, fieldSpanID, protowire.BytesType)
-		r.record = protowire.AppendBytes(r.record, span)
-	}
 }
 
 // Add ends the record and puts it behind the others.

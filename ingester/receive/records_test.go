@@ -33,7 +33,6 @@ func TestRecordsReadAsTheyWereWritten(t *testing.T) {
 	r.Severity("WARN")
 	r.Body(long)
 	r.EventName("e")
-	r.Trace(make([]byte, 16), make([]byte, 8))
 	r.Attributes.String("a", long)
 	r.Attributes.Int("n", -3)
 	r.Attributes.Strings("list", []string{"x", long})
