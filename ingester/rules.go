@@ -46,6 +46,7 @@ type streamRules struct {
 	limits LabelLimits
 
 	limiter  *ratecontrol.Limiter // nil: not limited
+	view     *View
 	routes   *routes
 	counters *streamCounters
 	classes  []*classCounters // by class id

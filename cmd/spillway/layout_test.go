@@ -253,7 +253,7 @@ func hasHome(dir string) bool {
 	case "relabel", "policy", "ratecontrol", "governor":
 		return len(parts) == 1
 	case "ingester":
-		return len(parts) == 1 || len(parts) >= 3 && (parts[1] == "receive" || parts[1] == "sink")
+		return len(parts) == 1 || parts[1] == "receive" || len(parts) >= 3 && parts[1] == "sink"
 	case "cmd":
 		return len(parts) == 2
 	}
@@ -302,6 +302,13 @@ func whyNotImport(from, to string) string {
 		}
 	case "ingester":
 		if slices.Contains(four, to) || from != "ingester" && to == "ingester" || from != "ingester" && within(to, part(from)) {
+			return ""
+		}
+		// Receivers share a front, and logs of every protocol travel as OTLP inside.
+		if within(from, "ingester/receive") && from != "ingester/receive/otlp" && (to == "ingester/receive" || to == "ingester/receive/otlp" && from != "ingester/receive") {
+			return ""
+		}
+		if from == "ingester/receive/otlp" && to == "ingester/receive" {
 			return ""
 		}
 		if from == "ingester" {
