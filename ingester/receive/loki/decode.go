@@ -128,6 +128,9 @@ func (d *decoder) protoEntry(entry []byte) error {
 		d.out.Discard()
 		return err
 	}
+	if !d.out.HasBody() {
+		d.out.Body("") // protobuf leaves an empty line out
+	}
 	return d.add()
 }
 
@@ -178,7 +181,7 @@ func (d *decoder) jsonRequest(body []byte) error {
 		return errors.New(`the body is not an object with "streams"`)
 	}
 	for name, streams := range receive.Fields(v) {
-		if d.json.Text(name) != "streams" {
+		if d.json.Text(name) != "streams" || receive.IsNull(streams) {
 			continue
 		}
 		if !receive.IsArray(streams) {
