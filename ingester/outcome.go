@@ -19,6 +19,7 @@ const (
 	ReasonLabelsTooLarge
 	ReasonBadSymbol
 	ReasonEmptySeries
+	ReasonMalformedItem
 	reasonCount
 )
 
@@ -42,6 +43,7 @@ var reasonTexts = [reasonCount]outcomeText{
 	ReasonLabelValueTooLong: {"label_value_too_long", "a label value is longer than limits.label_value_bytes allows"},
 	ReasonLabelsTooLarge:    {"labels_too_large", "the labels of a series are larger than limits.label_set_bytes allows"},
 	ReasonBadSymbol:         {"bad_symbol", "a label reference has no partner or points outside the symbol table"},
+	ReasonMalformedItem:     {"malformed_item", "an item is not what its protocol says that it is"},
 	ReasonEmptySeries:       {"empty_series", "a series has no sample, histogram or exemplar"},
 }
 

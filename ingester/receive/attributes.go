@@ -25,10 +25,10 @@ const (
 	fieldValues = 1 // ArrayValue.values and KeyValueList.values
 )
 
-// MaxAttributes is how many attributes a record may have. More are the mark of a
-// mistake or an attack; Elasticsearch refuses documents with more than 1000
-// fields, Datadog logs with more than 256 attributes.
-const MaxAttributes = 2048
+// MaxAttributes is how many attributes a record or its resource may have, as for
+// those that come as OTLP. More are the mark of a mistake or an attack; Elasticsearch
+// refuses documents with more than 1000 fields, Datadog logs with more than 256.
+const MaxAttributes = 1024
 
 // Attributes is the list of attributes of a record or of its resource. OTLP demands
 // that keys differ: the first value of a key counts, others are left out and

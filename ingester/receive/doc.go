@@ -26,6 +26,7 @@
 //
 //   - A protocol whose messages the sinks know (remote write, OTLP) walks the body,
 //     fills Batch.Format and Batch.Groups, and calls req.Process.
+//
 //   - A protocol that becomes OTLP log records inside appends ExportLogsServiceRequest
 //     bytes to req.Scratch[:0] (memory for what grows with the request comes from
 //     req.Memory.Grow first) and hands them on:

@@ -33,9 +33,14 @@ const (
 	fieldEventName      = 12
 )
 
-// ErrTooLarge says that what a request stands for does not fit into the size that
-// one request may have when decoded.
-var ErrTooLarge = errors.New("what the request holds is larger than server.max_decoded_bytes allows")
+// Errors of Records.Add. They are about the request, not about a record.
+var (
+	// ErrTooLarge says that what a request stands for does not fit into the size that
+	// one request may have when decoded.
+	ErrTooLarge = errors.New("what the request holds is larger than server.max_decoded_bytes allows")
+	// ErrNoMemory says that the budget of bytes in memory is used up.
+	ErrNoMemory = errors.New("the budget of bytes in memory is used up")
+)
 
 // Records writes log records one after the other as the bytes of an OTLP
 // ExportLogsServiceRequest. Nothing is built on the way: an attribute is encoded
@@ -53,6 +58,8 @@ type Records struct {
 	scope    []byte // the encoded InstrumentationScope.name
 	observed uint64
 	limit    int
+	grow     func(n int64) bool
+	reserved int // how many bytes of out were taken from the budget
 	count    int
 	// resourceLogs and scopeLogs are where the content of the open messages starts,
 	// 0 when none is open; sameAs is the resource that they are for.
@@ -65,12 +72,12 @@ type Records struct {
 
 // Reset forgets everything and appends to into from now on. The scope says which
 // receiver wrote the records; observed is when they came in. What comes out may
-// have limit bytes.
-func (r *Records) Reset(into []byte, scope string, observed time.Time, limit int) {
+// have limit bytes; grow takes them from the budget of memory, before they are used.
+func (r *Records) Reset(into []byte, scope string, observed time.Time, limit int, grow func(n int64) bool) {
 	r.Resource.reset(fieldResourceAttributes)
 	r.Attributes.reset(fieldAttributes)
 	r.out, r.scope = into[:0], append(r.scope[:0], scope...)
-	r.observed, r.limit, r.count = unixNano(observed), limit, 0
+	r.observed, r.limit, r.grow, r.reserved, r.count = unixNano(observed), limit, grow, 0, 0
 	r.resourceLogs, r.scopeLogs, r.sameAs = 0, 0, r.sameAs[:0]
 	r.record, r.body = r.record[:0], false
 }
@@ -116,9 +123,8 @@ func (r *Records) EventName(name string) {
 // Add ends the record and puts it behind the others.
 func (r *Records) Add() error {
 	defer r.Discard()
-	// Every attribute is at most repeated, and a header has at most 11 bytes.
-	if len(r.out)+len(r.record)+len(r.Attributes.encoded)+2*len(r.Resource.encoded)+64 > r.limit {
-		return ErrTooLarge
+	if err := r.reserve(len(r.record) + len(r.Attributes.encoded) + len(r.Resource.encoded) + len(r.scope) + headers); err != nil {
+		return err
 	}
 	r.openFor(r.Resource.encoded)
 	at := 0
@@ -133,6 +139,28 @@ func (r *Records) Add() error {
 	r.out = binary.LittleEndian.AppendUint64(r.out, r.observed)
 	r.out = closeMessage(r.out, at)
 	r.count++
+	return nil
+}
+
+// headers is more than all tags, lengths and numbers take that a record brings with
+// it, those of a ResourceLogs of its own included.
+const headers = 96
+
+// reserve makes room for n more bytes.
+func (r *Records) reserve(n int) error {
+	need := len(r.out) + n
+	if need > r.limit {
+		return ErrTooLarge
+	}
+	if need <= r.reserved {
+		return nil
+	}
+	step := max(need-r.reserved, min(max(32<<10, r.reserved), r.limit-r.reserved))
+	if !r.grow(int64(step)) {
+		return ErrNoMemory
+	}
+	r.reserved += step
+	r.out = slices.Grow(r.out, r.reserved-len(r.out))
 	return nil
 }
 

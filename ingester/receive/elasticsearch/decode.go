@@ -76,7 +76,7 @@ func (d *decoder) decode(out *receive.Records, body []byte, defaultIndex string)
 		number++
 		var document []byte
 		document, body = nextLine(body)
-		if it.err = d.document(out, &l, &it, document); errors.Is(it.err, receive.ErrTooLarge) {
+		if it.err = d.document(out, &l, &it, document); errors.Is(it.err, receive.ErrTooLarge) || errors.Is(it.err, receive.ErrNoMemory) {
 			return it.err
 		}
 		d.items = append(d.items, it)

@@ -18,7 +18,7 @@ func run(t testing.TB, body, index string) ([]receivetest.Record, *decoder, erro
 	t.Helper()
 	var out receive.Records
 	var d decoder
-	out.Reset(nil, "elasticsearch", at, 1<<20)
+	out.Reset(nil, "elasticsearch", at, 1<<20, func(int64) bool { return true })
 	err := d.decode(&out, []byte(body), index)
 	return receivetest.Records(t, out.Bytes()), &d, err
 }

@@ -56,11 +56,7 @@ type decoder struct {
 	src   bytes.Reader
 }
 
-// Errors of a request.
-var (
-	errNoMemory = errors.New("no memory for the decompressed data")
-	errData     = errors.New("the data of a record is not base64")
-)
+var errData = errors.New("the data of a record is not base64")
 
 // read finds all events of a delivery.
 func (d *decoder) read(body []byte, r *request) error {
@@ -87,7 +83,7 @@ func (d *decoder) read(body []byte, r *request) error {
 	}
 	for record := range receive.Elements(records) {
 		switch err := d.record(record, r); {
-		case errors.Is(err, receive.ErrTooLarge), errors.Is(err, errNoMemory):
+		case errors.Is(err, receive.ErrTooLarge), errors.Is(err, receive.ErrNoMemory):
 			return err
 		case err != nil:
 			d.reject(err)
@@ -138,7 +134,7 @@ func (d *decoder) decompress(data []byte, r *request) ([]byte, error) {
 			return nil, receive.ErrTooLarge
 		}
 		if !r.grow(int64(len(data))) {
-			return nil, errNoMemory
+			return nil, receive.ErrNoMemory
 		}
 		d.data = append(d.data, data...)
 		return d.data[start:len(d.data):len(d.data)], nil
@@ -151,7 +147,7 @@ func (d *decoder) decompress(data []byte, r *request) ([]byte, error) {
 		if len(d.data) == cap(d.data) {
 			step := max(32<<10, len(d.data)/2)
 			if !r.grow(int64(step)) {
-				return nil, errNoMemory
+				return nil, receive.ErrNoMemory
 			}
 			d.data = slices.Grow(d.data, step)
 		}

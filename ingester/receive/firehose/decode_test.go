@@ -24,7 +24,7 @@ func run(t testing.TB, body []byte, r request) ([]receivetest.Record, *decoder, 
 	t.Helper()
 	var out receive.Records
 	var d decoder
-	out.Reset(nil, "firehose", at, limit)
+	out.Reset(nil, "firehose", at, limit, func(int64) bool { return true })
 	r.limit = limit
 	if r.grow == nil {
 		r.grow = func(int64) bool { return true }
@@ -138,7 +138,7 @@ func TestBombsInsideBase64(t *testing.T) {
 	require.LessOrEqual(t, len(d.data), limit+1)
 	require.LessOrEqual(t, grown, int64(2*limit))
 	_, _, err = run(t, delivery(bomb), request{grow: func(int64) bool { return false }})
-	require.ErrorIs(t, err, errNoMemory)
+	require.ErrorIs(t, err, receive.ErrNoMemory)
 	many := make([]string, 2000)
 	for i := range many {
 		many[i] = pack(t, strings.Repeat("x", 1<<10))

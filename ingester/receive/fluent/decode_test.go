@@ -17,7 +17,7 @@ func run(t testing.TB, body, tag string) ([]receivetest.Record, int, error) {
 	t.Helper()
 	var out receive.Records
 	var d decoder
-	out.Reset(nil, "fluent", at, 1<<20)
+	out.Reset(nil, "fluent", at, 1<<20, func(int64) bool { return true })
 	err := d.decode(&out, []byte(body), tag)
 	return receivetest.Records(t, out.Bytes()), d.invalid, err
 }

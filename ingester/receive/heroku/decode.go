@@ -9,6 +9,11 @@ import (
 	"github.com/spillway-telemetry/spillway/ingester/receive"
 )
 
+// errCount says that a request does not hold as many frames as its header says.
+func errCount(said, found int) error {
+	return fmt.Errorf("Logplex-Msg-Count says %d, and the body has %d frames", said, found)
+}
+
 // line is one syslog message. Its texts lie in the body.
 type line struct {
 	priority            int

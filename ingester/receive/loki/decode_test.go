@@ -23,7 +23,7 @@ const limit = 64 << 20
 func run(t testing.TB, decode func(d *decoder) error) ([]receivetest.Record, *decoder, error) {
 	t.Helper()
 	var out receive.Records
-	out.Reset(nil, "loki", at, limit)
+	out.Reset(nil, "loki", at, limit, func(int64) bool { return true })
 	d := decoder{out: &out}
 	err := decode(&d)
 	return receivetest.Records(t, out.Bytes()), &d, err
