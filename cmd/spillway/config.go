@@ -31,6 +31,8 @@ type Config struct {
 	Exempt ExemptConfig `yaml:"exempt"`
 	// Spillway's own metrics, written through its own pipeline.
 	Telemetry TelemetryConfig `yaml:"telemetry"`
+	// How OTLP becomes labels. Needs a restart.
+	OTLP OTLPConfig `yaml:"otlp"`
 	// The capacity governor: how many batches are processed at once, and whose. Needs
 	// a restart.
 	Governor GovernorConfig `yaml:"governor"`
@@ -46,11 +48,11 @@ type Config struct {
 type ServerConfig struct {
 	// Address of the one port that serves everything.
 	HTTPListenAddress string `yaml:"http_listen_address"`
-	// Address for OTLP over gRPC. This version has no OTLP receiver and listens
-	// nowhere for it.
+	// Address for OTLP over gRPC. Empty: none. If it is the default one and another
+	// program has it, a warning says so and the program starts without.
 	OTLPGRPCListenAddress string `yaml:"otlp_grpc_listen_address"`
-	// Address for OTLP over HTTP. This version has no OTLP receiver and listens
-	// nowhere for it.
+	// Address for OTLP over HTTP, which http_listen_address serves, too. Empty: none.
+	// Like otlp_grpc_listen_address if it is taken.
 	OTLPHTTPListenAddress string `yaml:"otlp_http_listen_address"`
 	// Largest request body as it is sent. Larger ones are answered 413.
 	MaxBodyBytes ByteSize `yaml:"max_body_bytes"`
@@ -61,15 +63,18 @@ type ServerConfig struct {
 	MaxRequestBytes ByteSize `yaml:"max_request_bytes"`
 	// Series in one request. More are answered 413.
 	MaxSeriesPerRequest int `yaml:"max_series_per_request"`
-	// Samples, histograms and exemplars in one request. More are answered 413.
+	// Samples, histograms and exemplars in one request; data points, log records or
+	// spans of OTLP. More are answered 413.
 	MaxItemsPerRequest int `yaml:"max_items_per_request"`
+	// Request headers that sinks may pass on, such as X-Scope-OrgID.
+	ForwardHeaders []string `yaml:"forward_headers"`
 	// How long a sender may take to send a request.
 	ReadTimeout time.Duration `yaml:"read_timeout"`
 	// How long a connection may stay open without a request.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// How long requests in flight may take to finish when the program stops.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
-	// TLS on the HTTP port; off while cert_file is empty.
+	// TLS on all ports; off while cert_file is empty.
 	TLS TLSConfig `yaml:"tls"`
 }
 
@@ -166,15 +171,17 @@ type StreamConfig struct {
 func defaultConfig() Config {
 	return Config{
 		Server: ServerConfig{
-			HTTPListenAddress:   "127.0.0.1:9900",
-			MaxBodyBytes:        16 << 20,
-			MaxDecodedBytes:     64 << 20,
-			MaxRequestBytes:     256 << 20,
-			MaxSeriesPerRequest: 500_000,
-			MaxItemsPerRequest:  2_000_000,
-			ReadTimeout:         30 * time.Second,
-			IdleTimeout:         5 * time.Minute,
-			ShutdownTimeout:     30 * time.Second,
+			HTTPListenAddress:     "127.0.0.1:9900",
+			OTLPGRPCListenAddress: "127.0.0.1:4317",
+			OTLPHTTPListenAddress: "127.0.0.1:4318",
+			MaxBodyBytes:          16 << 20,
+			MaxDecodedBytes:       64 << 20,
+			MaxRequestBytes:       256 << 20,
+			MaxSeriesPerRequest:   500_000,
+			MaxItemsPerRequest:    2_000_000,
+			ReadTimeout:           30 * time.Second,
+			IdleTimeout:           5 * time.Minute,
+			ShutdownTimeout:       30 * time.Second,
 		},
 		Ingester: IngesterConfig{
 			ReplicaCount:    1,
@@ -183,6 +190,7 @@ func defaultConfig() Config {
 		},
 		Exempt:    ExemptConfig{Label: "kfuse", Value: "true"},
 		Telemetry: TelemetryConfig{Interval: 15 * time.Second},
+		OTLP:      defaultOTLPConfig(),
 		Governor:  GovernorConfig{Config: governor.Defaults(), ShedStatus: 503},
 		Log:       LogConfig{Level: "info", Format: "logfmt"},
 	}

@@ -125,6 +125,13 @@ func (c *Config) problems() []error {
 	if _, _, err := net.SplitHostPort(c.Server.HTTPListenAddress); err != nil {
 		complain("server.http_listen_address: %q is not host:port: %v", c.Server.HTTPListenAddress, err)
 	}
+	for name, address := range map[string]string{
+		"server.otlp_grpc_listen_address": c.Server.OTLPGRPCListenAddress, "server.otlp_http_listen_address": c.Server.OTLPHTTPListenAddress,
+	} {
+		if _, _, err := net.SplitHostPort(address); address != "" && err != nil {
+			complain("%s: %q is not host:port: %v", name, address, err)
+		}
+	}
 	if (c.Server.TLS.CertFile == "") != (c.Server.TLS.KeyFile == "") {
 		complain("server.tls: cert_file and key_file go together")
 	}
@@ -169,6 +176,7 @@ func (c *Config) problems() []error {
 	if !slices.Contains([]string{"logfmt", "json"}, c.Log.Format) {
 		complain("log.format: %q is neither logfmt nor json", c.Log.Format)
 	}
+	p = append(p, c.OTLP.problems()...)
 	p = append(p, c.sinkProblems()...)
 	return append(p, c.streamProblems()...)
 }

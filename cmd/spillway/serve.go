@@ -23,6 +23,8 @@ import (
 
 	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/receive"
+	"github.com/spillway-telemetry/spillway/ingester/receive/otlp"
 	rwreceive "github.com/spillway-telemetry/spillway/ingester/receive/remotewrite"
 	"github.com/spillway-telemetry/spillway/ingester/receive/telemetry"
 	"github.com/spillway-telemetry/spillway/ingester/sink/discard"
@@ -33,6 +35,7 @@ import (
 // process is the whole program, wired:
 //
 //	server (dskit) --> receive/remotewrite --> ingester --> sink/tsdb, sink/remotewrite, sink/discard
+//	otlpServers -----> receive/otlp  --------^  ^  (server serves OTLP over HTTP, too)
 //	                   receive/telemetry  -------^  ^
 //	                                                |
 //	reloader (SIGHUP, POST /-/reload, file change) -+
@@ -48,8 +51,12 @@ type process struct {
 	governor *governor.Governor
 	ingester *ingester.Ingester
 	reloader *reloader
+	front    *receive.Front
+	otlp     *otlp.Receiver
 	server   *server.Server
-	stopping chan struct{} // closed when no new batch is to be taken
+	// otlpServers are the listeners for OTLP's own addresses.
+	otlpServers []*otlpServer
+	stopping    chan struct{} // closed when no new batch is to be taken
 }
 
 // sinks are the open destinations by name.
@@ -92,6 +99,13 @@ func newProcess(l *loaded, path string) (*process, error) {
 	if p.server, err = newServer(l.config.Server, p.logger, p.registry); err != nil {
 		return nil, errors.Join(fmt.Errorf("server.http_listen_address: cannot listen on %s: %w", l.config.Server.HTTPListenAddress, err), p.sinks.close())
 	}
+	p.front = p.newFront()
+	p.otlp = p.newOTLP()
+	if err := p.listenOTLP(); err != nil {
+		p.closeOTLP()
+		p.server.Stop()
+		return nil, errors.Join(err, p.sinks.close())
+	}
 	p.routes()
 	return p, nil
 }
@@ -110,8 +124,9 @@ func (p *process) run(ctx context.Context) error {
 	}
 	failed := services.NewFailureWatcher()
 	failed.WatchManager(background)
-	served := make(chan error, 1)
+	served := make(chan error, 1+len(p.otlpServers))
 	go func() { served <- p.server.Run() }()
+	p.startOTLP(served)
 	p.logger.Info("ready", "address", p.server.HTTPListenAddr().String(), "ingesters", p.config.Ingester.ReplicaCount)
 	select {
 	case <-ctx.Done():
@@ -126,6 +141,7 @@ func (p *process) run(ctx context.Context) error {
 		err = fmt.Errorf("a background service failed: %w", err)
 	}
 	close(p.stopping)
+	p.stopOTLP()
 	p.server.Shutdown()
 	p.server.Stop()
 	stopErr := services.StopManagerAndAwaitStopped(context.Background(), background)

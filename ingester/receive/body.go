@@ -104,6 +104,9 @@ func (f *Front) unpack(req *Request) *Refusal {
 		b.Encoding, b.Body, b.Size = encoding, body, len(body)
 		if encoding == "snappy" {
 			b.Encoding = ""
+			if framed(message) {
+				b.Encoding = "x-snappy-framed"
+			}
 		}
 		return nil
 	case errors.Is(err, errTooLarge):
@@ -143,12 +146,12 @@ func (f *Front) borrowUnpacking() *unpacking {
 	return &unpacking{}
 }
 
-// snappyMagic starts a framed snappy stream.
-const snappyMagic = "\xff\x06\x00\x00sNaPpY"
+// framed says whether snappy's bytes are a framed stream and not a block.
+func framed(message []byte) bool { return bytes.HasPrefix(message, []byte("\xff\x06\x00\x00sNaPpY")) }
 
 // decompress returns the message's content in the request's buffer.
 func (u *unpacking) decompress(req *Request, message []byte, encoding string, limit int) ([]byte, error) {
-	if encoding == "snappy" && !bytes.HasPrefix(message, []byte(snappyMagic)) {
+	if encoding == "snappy" && !framed(message) {
 		return unblock(req, message, limit)
 	}
 	u.src.Reset(message)
