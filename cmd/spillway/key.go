@@ -74,8 +74,8 @@ type mintedRule struct {
 
 // minted is all that `key new` says.
 type minted struct {
-	Secret string                 `json:"secret"`
-	Entry  mintedKey              `json:"entry"`
+	Secret string                  `json:"secret"`
+	Entry  mintedKey               `json:"entry"`
 	Policy map[string]mintedPolicy `json:"policy"`
 }
 
