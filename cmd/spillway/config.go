@@ -12,6 +12,9 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/spillway-telemetry/spillway/governor"
+	"github.com/spillway-telemetry/spillway/ingester/sink/file"
+	"github.com/spillway-telemetry/spillway/ingester/sink/kafka"
+	"github.com/spillway-telemetry/spillway/ingester/sink/otlp"
 	"github.com/spillway-telemetry/spillway/ingester/sink/remotewrite"
 	"github.com/spillway-telemetry/spillway/ingester/sink/tsdb"
 )
@@ -38,8 +41,8 @@ type Config struct {
 	// The capacity governor: how many batches are processed at once, and whose. Needs
 	// a restart.
 	Governor GovernorConfig `yaml:"governor"`
-	// Destinations by name. Without any, metrics go to an embedded TSDB in
-	// ./data/metrics. Needs a restart.
+	// Destinations by name. Where a stream names none, metrics go to an embedded TSDB in
+	// ./data/metrics, the others to files in ./data/files. Needs a restart.
 	Sinks map[string]SinkConfig `yaml:"sinks"`
 	// What each of metrics, logs, traces, events and rum does.
 	Streams map[string]StreamConfig `yaml:"streams"`
@@ -156,6 +159,9 @@ type LogConfig struct {
 type SinkConfig struct {
 	TSDB        *tsdb.Options        `yaml:"tsdb"`
 	RemoteWrite *remotewrite.Options `yaml:"remote_write"`
+	OTLP        *otlp.Options        `yaml:"otlp"`
+	Kafka       *kafka.Options       `yaml:"kafka"`
+	File        *file.Options        `yaml:"file"`
 	Discard     *struct{}            `yaml:"discard"`
 }
 
@@ -198,8 +204,11 @@ func defaultConfig() Config {
 	}
 }
 
-// defaultSink is the embedded sink of metrics where none is configured.
-const defaultSink = "embedded"
+// The embedded sinks where none is configured: of metrics, and of the other streams.
+const (
+	defaultSink     = "embedded"
+	defaultFileSink = "embedded_files"
+)
 
 // ByteSize is a number of bytes, written as 1048576, 1MiB or 1MB.
 type ByteSize int64
@@ -252,8 +261,8 @@ func (s *SinkConfig) UnmarshalYAML(unmarshal func(any) error) error {
 		return err
 	}
 	type plain SinkConfig
-	db, rw := tsdb.DefaultOptions(""), remotewrite.DefaultOptions()
-	p := plain{TSDB: &db, RemoteWrite: &rw}
+	db, rw, ot, kf, fl := tsdb.DefaultOptions(""), remotewrite.DefaultOptions(), otlp.DefaultOptions(), kafka.DefaultOptions(), file.DefaultOptions("")
+	p := plain{TSDB: &db, RemoteWrite: &rw, OTLP: &ot, Kafka: &kf, File: &fl}
 	if err := unmarshal(&p); err != nil {
 		return err
 	}
@@ -262,6 +271,15 @@ func (s *SinkConfig) UnmarshalYAML(unmarshal func(any) error) error {
 	}
 	if _, ok := set["remote_write"]; !ok {
 		p.RemoteWrite = nil
+	}
+	if _, ok := set["otlp"]; !ok {
+		p.OTLP = nil
+	}
+	if _, ok := set["kafka"]; !ok {
+		p.Kafka = nil
+	}
+	if _, ok := set["file"]; !ok {
+		p.File = nil
 	}
 	*s = SinkConfig(p)
 	return nil
@@ -276,6 +294,15 @@ func (s SinkConfig) kinds() []string {
 	if s.RemoteWrite != nil {
 		kinds = append(kinds, "remote_write")
 	}
+	if s.OTLP != nil {
+		kinds = append(kinds, "otlp")
+	}
+	if s.Kafka != nil {
+		kinds = append(kinds, "kafka")
+	}
+	if s.File != nil {
+		kinds = append(kinds, "file")
+	}
 	if s.Discard != nil {
 		kinds = append(kinds, "discard")
 	}
@@ -288,6 +315,12 @@ func (s SinkConfig) validate() error {
 		return s.TSDB.Validate()
 	case s.RemoteWrite != nil:
 		return s.RemoteWrite.Validate()
+	case s.OTLP != nil:
+		return s.OTLP.Validate()
+	case s.Kafka != nil:
+		return s.Kafka.Validate()
+	case s.File != nil:
+		return s.File.Validate()
 	}
 	return nil
 }

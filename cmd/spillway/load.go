@@ -116,6 +116,7 @@ func (c *Config) complete(dir string) {
 			c.Sinks[defaultSink] = SinkConfig{TSDB: &opts}
 		}
 	}
+	c.completeSinks(dir)
 }
 
 // problems checks what the types cannot.
@@ -187,7 +188,7 @@ func (c *Config) sinkProblems() []error {
 	for _, name := range sortedKeys(c.Sinks) {
 		kinds := c.Sinks[name].kinds()
 		if len(kinds) != 1 {
-			p = append(p, fmt.Errorf("sinks.%s: needs exactly one of tsdb, remote_write, discard, and has %d", name, len(kinds)))
+			p = append(p, fmt.Errorf("sinks.%s: needs exactly one of tsdb, remote_write, otlp, kafka, file, discard, and has %d", name, len(kinds)))
 			continue
 		}
 		if err := c.Sinks[name].validate(); err != nil {
@@ -210,7 +211,7 @@ func (c *Config) streamProblems() []error {
 		if s.Sink != "" && !ok {
 			p = append(p, fmt.Errorf("streams.%s.sink: there is no sink %q; sinks are: %s", name, s.Sink, strings.Join(sortedKeys(c.Sinks), ", ")))
 		}
-		if s.Sink != "" && ok && stream != ingester.Metrics && sink.Discard == nil {
+		if s.Sink != "" && ok && stream != ingester.Metrics && (sink.TSDB != nil || sink.RemoteWrite != nil) {
 			p = append(p, fmt.Errorf("streams.%s.sink: sink %q stores metrics only", name, s.Sink))
 		}
 		if s.RateLimitResponse != "" && s.RateLimitResponse != "default" && s.RateLimitResponse != "silent" {

@@ -44,9 +44,9 @@ func (w *walker) readTarget(msg []byte) ingester.Reason {
 		if slices.Contains(listed, string(key)) == o.PromoteAllResourceAttributes {
 			continue
 		}
-		name := w.names.prefixed("", key)
-		if name.bad {
-			return ingester.ReasonEmptyLabelName
+		name := w.names.promoted("", key)
+		if name.wrong != noReason {
+			return name.wrong
 		}
 		if name.label != nil {
 			w.resource.set(labelled{label: name.label, value: w.keptText(value)})
@@ -111,9 +111,9 @@ func (w *walker) readTargetScope(msg, schema []byte) ingester.Reason {
 	}
 	scope := w.wins[:0]
 	for a := range attributesOf(msg, w.messages.scope) {
-		name := w.names.prefixed("otel_scope_", a.key)
-		if name.bad {
-			return ingester.ReasonEmptyLabelName
+		name := w.names.promoted("otel_scope_", a.key)
+		if name.wrong != noReason {
+			return name.wrong
 		}
 		if name.label != nil {
 			text := w.keptText(a.value)

@@ -1,8 +1,6 @@
 package otlp
 
 import (
-	"unicode/utf8"
-
 	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/ingester/receive"
 )
@@ -27,15 +25,16 @@ func (w *walker) walkItem(msg []byte, s *shapes) ingester.Reason {
 			if !ok {
 				return ingester.ReasonMalformedItem
 			}
-			if why := checkAttribute(key, value); why != noReason {
+			if why := checkShort(value); why != noReason {
 				return why
 			}
 			attributes++
 			name := w.names.attribute(key)
+			if name.wrong != noReason {
+				return name.wrong
+			}
 			if name.label != nil {
 				collides = w.item.add(labelled{label: name.label, value: w.text(value)}) || collides
-			} else if name.bad && w.names.metrics {
-				return ingester.ReasonEmptyLabelName
 			}
 			i = end
 		case oneFixed64:
@@ -70,17 +69,10 @@ func (w *walker) walkItem(msg []byte, s *shapes) ingester.Reason {
 	return noReason
 }
 
-// checkAttribute says what is wrong with an attribute, whose value is mostly a short
-// text.
-func checkAttribute(key, value []byte) ingester.Reason {
-	if !utf8.Valid(key) {
-		return ingester.ReasonInvalidUTF8
-	}
+// checkShort is checkValue for what is mostly a short text.
+func checkShort(value []byte) ingester.Reason {
 	if len(value) > 1 && value[0] == stringTag && int(value[1]) == len(value)-2 && value[1] < 0x80 {
-		if !utf8.Valid(value[2:]) {
-			return ingester.ReasonInvalidUTF8
-		}
-		return noReason
+		return checkText(value[2:])
 	}
 	return checkValue(value, 0)
 }
@@ -106,9 +98,7 @@ func (w *walker) part(msg []byte, i int, s *shapes) (next int, why ingester.Reas
 	in := msg[start:end]
 	switch what {
 	case text, firstText:
-		if !utf8.Valid(in) {
-			return 0, ingester.ReasonInvalidUTF8
-		}
+		why = checkText(in)
 		if what == firstText {
 			w.first = in
 		}

@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"strings"
+	"unicode/utf8"
 	"unsafe"
 
 	"github.com/prometheus/common/model"
@@ -32,7 +33,9 @@ func (l *label) before(o *label) bool {
 type attributeName struct {
 	key   string
 	label *label // nil: not in view
-	bad   bool   // no label name can be made of it
+	// wrong says why no item can have it. For metrics that is, too, that no label name
+	// can be made of it; what is no series keeps such an attribute.
+	wrong ingester.Reason
 }
 
 // Sizes of what a walker remembers of names. Both are full of what senders use:
@@ -141,7 +144,7 @@ func (n *names) attribute(key []byte) *attributeName {
 	}
 	a, known := n.known[string(key)]
 	if !known {
-		a = n.learn(string(key), "")
+		a = n.learn(string(key))
 	}
 	*slot = a
 	return a
@@ -171,31 +174,54 @@ func load32(b []byte, i int) uint64 {
 	return uint64(*(*uint32)(unsafe.Pointer(unsafe.SliceData(b[i : i+4]))))
 }
 
-// prefixed returns what a key stands for behind a prefix, such as otel_scope_.
-func (n *names) prefixed(prefix string, key []byte) *attributeName {
-	n.scratch = append(append(n.scratch[:0], prefix...), key...)
+// promoted returns what an attribute of a resource or scope becomes as a label of
+// metrics: its key behind a prefix, such as otel_scope_.
+func (n *names) promoted(prefix string, key []byte) *attributeName {
+	// No key of an item begins so in the same map.
+	n.scratch = append(append(append(n.scratch[:0], "promoted\x00"...), prefix...), key...)
 	if a, known := n.known[string(n.scratch)]; known {
 		return a
 	}
-	return n.learn(string(n.scratch), prefix)
+	a := &attributeName{}
+	name, err := n.labels.Build(prefix + string(key))
+	if err != nil {
+		a.wrong = ingester.ReasonEmptyLabelName
+	} else {
+		a.label = n.seen(name)
+	}
+	n.remember(string(n.scratch), a)
+	return a
 }
 
-// learn translates a key and remembers it while there is room.
-func (n *names) learn(key, prefix string) *attributeName {
+// learn translates the key of an item's attribute and remembers it.
+func (n *names) learn(key string) *attributeName {
 	a := &attributeName{key: key}
-	switch name, err := n.labels.Build(key); {
-	case err != nil:
-		a.bad = true
-	case prefix == "" && n.metrics && key == model.MetricNameLabel:
+	name, err := key, error(nil)
+	if !n.labels.UTF8Allowed {
+		name, err = n.labels.Build(key)
+	}
+	switch {
+	case !utf8.ValidString(key):
+		a.wrong = ingester.ReasonInvalidUTF8
+	case err != nil || name == "":
+		if n.metrics {
+			a.wrong = ingester.ReasonEmptyLabelName
+		}
+	case n.metrics && key == model.MetricNameLabel:
 		// A metric is called what its own field says.
 	default:
 		a.label = n.seen(name)
 	}
+	n.remember(key, a)
+	return a
+}
+
+// remember keeps a translated name. Keys that fill the map are made up.
+func (n *names) remember(key string, a *attributeName) {
 	if len(n.known) >= knownNames {
 		clear(n.known)
 	}
 	n.known[key] = a
-	return a
 }
 
 // ofMetric translates a metric's name.

@@ -66,10 +66,7 @@ func checkValue(msg []byte, depth int) ingester.Reason {
 func checkContent(tag byte, msg []byte, depth int) ingester.Reason {
 	switch tag {
 	case stringTag:
-		if !utf8.Valid(msg) {
-			return ingester.ReasonInvalidUTF8
-		}
-		return noReason
+		return checkText(msg)
 	case bytesTag:
 		return noReason
 	}
@@ -101,13 +98,39 @@ func checkContent(tag byte, msg []byte, depth int) ingester.Reason {
 	return noReason
 }
 
+// checkText says what is wrong with a string.
+func checkText(b []byte) ingester.Reason {
+	if !validUTF8(b) {
+		return ingester.ReasonInvalidUTF8
+	}
+	return noReason
+}
+
+// validUTF8 is utf8.Valid for texts that are mostly short and plain.
+func validUTF8(b []byte) bool {
+	const high = 0x8080808080808080
+	n := len(b)
+	if n < 8 {
+		var bits byte
+		for _, c := range b {
+			bits |= c
+		}
+		return bits < 0x80 || utf8.Valid(b)
+	}
+	bits := load64(b, n-8)
+	for i := 0; i < n-8; i += 8 {
+		bits |= load64(b, i)
+	}
+	return bits&high == 0 || utf8.Valid(b)
+}
+
 // checkPair says what is wrong with a KeyValue that is no label.
 func checkPair(msg []byte, depth int) ingester.Reason {
 	key, value, ok := splitPair(msg)
 	switch {
 	case !ok:
 		return ingester.ReasonMalformedItem
-	case !utf8.Valid(key):
+	case !validUTF8(key):
 		return ingester.ReasonInvalidUTF8
 	}
 	return checkValue(value, depth)
@@ -115,11 +138,17 @@ func checkPair(msg []byte, depth int) ingester.Reason {
 
 // splitPair reads a KeyValue. ok is false if it is malformed.
 func splitPair(msg []byte) (key, value []byte, ok bool) {
-	// As every encoder writes it: the key, then the value, both short.
-	if len(msg) > 3 && msg[0] == keyTag && msg[1] < 0x80 {
+	// Two short fields, in the order in which protobuf libraries write them, or turned
+	// round, as the Collector does.
+	if len(msg) > 3 && msg[1] < 0x80 {
 		k := 2 + int(msg[1])
-		if k+1 < len(msg) && msg[k] == valueTag && msg[k+1] < 0x80 && k+2+int(msg[k+1]) == len(msg) {
-			return msg[2:k], msg[k+2:], true
+		if k+1 < len(msg) && msg[k+1] < 0x80 && k+2+int(msg[k+1]) == len(msg) {
+			switch {
+			case msg[0] == keyTag && msg[k] == valueTag:
+				return msg[2:k], msg[k+2:], true
+			case msg[0] == valueTag && msg[k] == keyTag:
+				return msg[k+2:], msg[2:k], true
+			}
 		}
 	}
 	return splitOddPair(msg)

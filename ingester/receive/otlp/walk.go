@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"unicode/utf8"
 	"unsafe"
 
 	"github.com/spillway-telemetry/spillway/ingester"
@@ -288,13 +287,6 @@ func worse(a, b ingester.Reason) ingester.Reason {
 		return a
 	}
 	return b
-}
-
-func checkText(b []byte) ingester.Reason {
-	if !utf8.Valid(b) {
-		return ingester.ReasonInvalidUTF8
-	}
-	return noReason
 }
 
 // group adds the group of an item whose field starts at field.
