@@ -38,7 +38,11 @@ func TestMintedKeyIsInForceAsPrinted(t *testing.T) {
 	write("spillway.yaml", "api_keys_file: keys.yaml\npolicy_file: policy.yaml\n")
 	l, err := load(filepath.Join(dir, "spillway.yaml"), 0)
 	require.NoError(t, err, policy)
-	in, err := ingester.New(l.settings(map[string]ingester.Sink{"": discard.Sink{}, defaultSink: discard.Sink{}}), 1<<20, nil)
+	nowhere := map[string]ingester.Sink{"": discard.Sink{}}
+	for name := range l.config.Sinks {
+		nowhere[name] = discard.Sink{}
+	}
+	in, err := ingester.New(l.settings(nowhere), 1<<20, nil)
 	require.NoError(t, err)
 
 	r := httptest.NewRequest("POST", "/", nil)

@@ -77,11 +77,10 @@ func receiving(t *testing.T, config, policy string) (*process, *keeper) {
 	l, err := load(p.reloader.path, 0)
 	require.NoError(t, err)
 	k := &keeper{t: t}
-	sinks := map[string]ingester.Sink{}
-	for name, sink := range p.sinks.byName {
-		sinks[name] = sink
+	sinks := map[string]ingester.Sink{"": k}
+	for name := range p.sinks.byName {
+		sinks[name] = k
 	}
-	sinks[""] = k
 	require.NoError(t, p.ingester.Reload(l.settings(sinks)))
 	return p, k
 }
