@@ -2,7 +2,7 @@
 //
 //   node drive.mjs CHROMIUM PLAN
 //
-// PLAN is JSON: {"pages": [{"url", "expect"}]}. Each page loads the SDK itself. Printed
+// PLAN is JSON: {"pages": ["URL", ...]}. Each page loads the SDK itself. Printed
 // is one JSON object per page: what went through fetch and sendBeacon, with the answer's
 // status as the page could see it (0 where the browser kept it from the page).
 import { createRequire } from 'node:module'
@@ -22,6 +22,7 @@ function watch() {
   }
   const realFetch = window.fetch
   window.fetch = async (url, options = {}) => {
+    if (window.over) return new Response()
     const entry = { how: 'fetch', url: String(url), body: await bytes(options.body ?? ''), status: -1 }
     sent.push(entry)
     try {
@@ -35,6 +36,7 @@ function watch() {
   }
   const realBeacon = navigator.sendBeacon.bind(navigator)
   navigator.sendBeacon = (url, body) => {
+    if (window.over) return true
     const entry = { how: 'beacon', url: String(url), body: '', status: -1, pending: true }
     sent.push(entry)
     bytes(body).then((b) => {
@@ -52,15 +54,19 @@ const browser = await chromium.launch({
     '--disable-component-update', '--disable-sync'],
 })
 try {
-  for (const { url } of JSON.parse(plan).pages) {
+  for (const url of JSON.parse(plan).pages) {
     const page = await browser.newPage()
     const complaints = []
     page.on('pageerror', (error) => complaints.push(String(error)))
     await page.addInitScript(watch)
     await page.goto(url)
-    // The page says when it has done its part and the SDK has nothing left to send.
+    // The page says when it has done its part. What the SDK would send from then on
+    // is not sent, so that what is printed is all.
     await page.waitForFunction(() => window.done === true, null, { timeout: 30000 })
-    const sent = await page.evaluate(() => window.sentRequests)
+    const sent = await page.evaluate(() => {
+      window.over = true
+      return window.sentRequests
+    })
     const results = await page.evaluate(() => window.results ?? {})
     console.log(JSON.stringify({ url, sent, results, complaints }))
     await page.close()
