@@ -234,11 +234,14 @@ keys:
 	require.ErrorIs(t, err, ErrUnknownKey)
 	_, err = who(Logs, "Kf-Api-Key", "secret-a", "")
 	require.ErrorIs(t, err, ErrWrongStream)
-	for _, carrier := range [][3]string{{"Kf-Api-Key", "secret-a", ""}, {"Authorization", "Bearer secret-a", ""}, {"", "", "?kf-api-key=secret-a"}} {
+	for _, carrier := range [][3]string{{"Kf-Api-Key", "secret-a", ""}, {"Authorization", "Bearer secret-a", ""}} {
 		sender, err := who(Metrics, carrier[0], carrier[1], carrier[2])
 		require.NoError(t, err)
 		require.Equal(t, "a", sender.Name)
 	}
+
+	_, err = who(Metrics, "", "", "?kf-api-key=secret-a")
+	require.ErrorIs(t, err, ErrNoKey, "only senders that cannot set a header may put the key into the address")
 
 	for name, exempt := range map[string]int64{"secret-a": 0, "secret-ops": 1} {
 		sender, err := who(Metrics, "Kf-Api-Key", name, "")

@@ -46,7 +46,7 @@ var reasonTexts = [reasonCount]outcomeText{
 	ReasonLabelsTooLarge:    {"labels_too_large", "the labels of a series are larger than limits.label_set_bytes allows"},
 	ReasonBadSymbol:         {"bad_symbol", "a label reference has no partner or points outside the symbol table"},
 	ReasonEmptySeries:       {"empty_series", "a series has no sample, histogram or exemplar"},
-	ReasonMalformedItem:     {"malformed_item", "a data point, log record or span, or what is around it, is not encoded as OTLP demands"},
+	ReasonMalformedItem:     {"malformed_item", "a data point, log record or span, or what is around it, is not encoded as its protocol demands"},
 	ReasonTooDeep:           {"too_deep", "a value holds lists and maps inside each other beyond 32 levels"},
 	ReasonTooManyAttributes: {"too_many_attributes", "an item, its resource or its scope has more attributes than otlp.max_attributes allows"},
 }

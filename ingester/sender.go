@@ -190,14 +190,27 @@ func (in *Ingester) AuthenticateToken(token string, stream Stream) (Origin, erro
 	return Origin{Sender: sender, rules: g}, nil
 }
 
-// PresentedKey is the API key that a request carries: in Kf-Api-Key, as a bearer token
-// or as the parameter kf-api-key; empty if there is none.
+// PresentedKey is the API key that a request carries: in Kf-Api-Key, or as a bearer
+// token; empty if there is none.
 func PresentedKey(r *http.Request) string {
 	if key := r.Header.Get(apiKeyHeader); key != "" {
 		return key
 	}
-	if scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " "); ok && strings.EqualFold(scheme, "Bearer") {
+	scheme, token, ok := strings.Cut(r.Header.Get("Authorization"), " ")
+	if ok && strings.EqualFold(scheme, "Bearer") {
 		return strings.TrimSpace(token)
 	}
-	return r.URL.Query().Get(apiKeyParameter)
+	return ""
+}
+
+// KeyInAddress is the API key that the address of a request carries as the parameter
+// kf-api-key. It is for senders that cannot set a header, browsers and Heroku: addresses
+// end up in logs of proxies, headers do not.
+func KeyInAddress(r *http.Request) string { return r.URL.Query().Get(apiKeyParameter) }
+
+// KeyAsPassword is the API key that a request carries as the password of basic
+// authentication, whoever the user is, for senders that have no other place.
+func KeyAsPassword(r *http.Request) string {
+	_, password, _ := r.BasicAuth()
+	return password
 }

@@ -36,6 +36,8 @@ type Config struct {
 	Telemetry TelemetryConfig `yaml:"telemetry"`
 	// How OTLP becomes labels. Needs a restart.
 	OTLP OTLPConfig `yaml:"otlp"`
+	// Who may send from browsers. Needs a restart.
+	RUM RUMConfig `yaml:"rum"`
 	// The capacity governor: how many batches are processed at once, and whose. Needs
 	// a restart.
 	Governor GovernorConfig `yaml:"governor"`

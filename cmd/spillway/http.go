@@ -20,6 +20,7 @@ func (p *process) routes() {
 	for path, handler := range p.otlpPaths() {
 		r.Path(path).Handler(p.refuseWhenStopping(handler))
 	}
+	p.mountReceivers(r)
 	r.Path("/metrics").Handler(promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: p.registry}))
 	r.Path("/-/healthy").HandlerFunc(text("Spillway is healthy.\n"))
 	r.Path("/-/ready").HandlerFunc(p.ready)

@@ -182,6 +182,7 @@ func (c *Config) problems() []error {
 		complain("log.format: %q is neither logfmt nor json", c.Log.Format)
 	}
 	p = append(p, c.OTLP.problems()...)
+	p = append(p, c.RUM.problems()...)
 	p = append(p, c.sinkProblems()...)
 	return append(p, c.streamProblems()...)
 }

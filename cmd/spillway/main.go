@@ -50,6 +50,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 	loadCmd, generated := loadCommand(app)
 
+	keyCmd, key := keyCommand(app)
+
 	versionCmd := app.Command("version", "Print the version.")
 
 	command, err := app.Parse(args)
@@ -70,6 +72,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = explain.run(stdout)
 	case loadCmd.FullCommand():
 		err = generated.run(stdout, stderr)
+	case keyCmd.FullCommand():
+		err = key.run(stdout)
 	case versionCmd.FullCommand():
 		_, err = fmt.Fprintln(stdout, "spillway", version)
 	}

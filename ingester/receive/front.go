@@ -40,8 +40,8 @@ type Protocol struct {
 	ShedStatus int
 	// Check looks at the headers before anything else.
 	Check func(r *http.Request) *Refusal
-	// Token finds the API key. nil looks for Kf-Api-Key, a bearer token and the
-	// parameter kf-api-key; a function of its own may fall back to ingester.PresentedKey.
+	// Token finds the API key. nil looks for Kf-Api-Key and a bearer token; a function
+	// of its own may fall back to ingester.PresentedKey.
 	Token func(r *http.Request) string
 	// Unframe finds the message in the body and how it is compressed. nil takes
 	// the whole body and Content-Encoding.
@@ -116,7 +116,7 @@ func (f *Front) serve(p *Protocol, rw http.ResponseWriter, r *http.Request) {
 	}
 	origin, err := f.authenticate(p, r)
 	if err != nil {
-		p.refuse(rw, r, unauthorized(err))
+		p.refuse(rw, r, Unauthorized(err))
 		return
 	}
 	memory := f.Ingester.Memory()

@@ -80,7 +80,9 @@ func Failed(res *ingester.Result) *Refusal {
 		Text: "this batch cannot be stored now, please send it again: " + res.Err.Error()}
 }
 
-func unauthorized(err error) *Refusal {
+// Unauthorized is the answer to an error of Ingester.Authenticate: 401 without an API
+// key, 403 with one that is not good for this.
+func Unauthorized(err error) *Refusal {
 	if errors.Is(err, ingester.ErrNoKey) {
 		return &Refusal{Status: http.StatusUnauthorized, Text: err.Error()}
 	}

@@ -90,3 +90,26 @@ kafka() {
   sha256sum <"$here/kafka/pom.xml" >"$to/stamp"
 }
 kafka
+
+# The browser SDK and what drives Chromium come from npm. Where there is no npm, or
+# nothing to get them from, the tests that need them say so and are skipped.
+browser() {
+  local dir="$out/browser" pin
+  pin=$(cat "$here/browser/package-lock.json" "$here/browser/drive.mjs" "$here/build.sh" | sha256sum)
+  if [ "$(cat "$dir/stamp" 2>/dev/null)" = "$pin" ]; then
+    echo "peers: browser is up to date"
+    return
+  fi
+  if ! command -v npm >/dev/null; then
+    echo "peers: no npm on this machine, so the browser SDK is left out"
+    return
+  fi
+  mkdir -p "$dir"
+  cp "$here/browser/"{package.json,package-lock.json,drive.mjs} "$dir/"
+  if (cd "$dir" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error); then
+    echo "$pin" >"$dir/stamp"
+  else
+    echo "peers: npm could not install the browser SDK, so it is left out"
+  fi
+}
+browser
