@@ -84,7 +84,6 @@ func requests() []panel {
 }
 
 func forwarding() []panel {
-	const stored = "an installation whose sinks all store locally forwards nothing"
 	latency := func(q string) string {
 		return `histogram_quantile(` + q + `, sum by (le, sink) (rate(spillway_sink_request_duration_seconds_bucket{@ingester}[$__rate_interval])))`
 	}
