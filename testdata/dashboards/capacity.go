@@ -20,6 +20,7 @@ func capacity() board {
 
 const (
 	noLimit = "a process whose CPU is not limited shows 0 cores, and model and step stand aside"
+	enough  = "a process that has CPU enough is never short of it"
 	unshed  = "nothing is shed while the capacity is enough"
 )
 
@@ -62,7 +63,7 @@ func capacityGraphs() []panel {
 		{kind: areas, title: "What the model decided", about: "Samples per second by verdict: why the model moved the capacity, or did not.", unit: "short", width: 8,
 			queries: []query{{expr: `sum by (verdict) (rate(spillway_governor_model_verdicts_total{@ingester}[$__rate_interval])) > 0`, legend: "{{verdict}}"}}},
 		{kind: lines, title: "Cuts by the pressure step", about: "How often the container stood still for CPU for so long that the capacity was halved.", unit: "short", width: 8,
-			queries: []query{{expr: `sum by (instance) (increase(spillway_governor_step_cuts_total{@ingester}[$__rate_interval]))`, legend: "{{instance}}", zero: noLimit}}},
+			queries: []query{{expr: `sum by (instance) (increase(spillway_governor_step_cuts_total{@ingester}[$__rate_interval]))`, legend: "{{instance}}", zero: enough}}},
 	}
 }
 
@@ -76,15 +77,15 @@ func capacityCPU() []panel {
 			}},
 		{kind: lines, title: "Throttled and stalled", about: "Parts of a second per second: stalled is when the container stood still for CPU, throttled what the limit took away, over all processors.", unit: "percentunit", width: 12,
 			queries: []query{
-				{expr: `sum by (instance) (rate(spillway_governor_cpu_stalled_seconds_total{@ingester}[$__rate_interval]))`, legend: "{{instance}} stalled", zero: noLimit},
-				{expr: `sum by (instance) (rate(spillway_governor_cpu_throttled_seconds_total{@ingester}[$__rate_interval]))`, legend: "{{instance}} throttled", zero: noLimit},
+				{expr: `sum by (instance) (rate(spillway_governor_cpu_stalled_seconds_total{@ingester}[$__rate_interval]))`, legend: "{{instance}} stalled", zero: enough},
+				{expr: `sum by (instance) (rate(spillway_governor_cpu_throttled_seconds_total{@ingester}[$__rate_interval]))`, legend: "{{instance}} throttled", zero: enough},
 			}},
 		{kind: lines, title: "CPU of one batch", about: "CPU time of one batch, as the model last measured it. A step up is a change in what senders send or in the rules.", unit: "s", width: 8,
 			queries: []query{{expr: `avg by (instance) (spillway_governor_cpu_per_batch_seconds{@ingester} > 0)`, legend: "{{instance}}", empty: noLimit}}},
 		{kind: lines, title: "CPU without batches", about: "Cores that the process uses when nothing is in flight, estimated: queries, compaction, garbage collection.", unit: "short", width: 8,
-			queries: []query{{expr: `avg by (instance) (spillway_governor_cpu_background_cores{@ingester})`, legend: "{{instance}}", zero: noLimit}}},
+			queries: []query{{expr: `avg by (instance) (spillway_governor_cpu_background_cores{@ingester})`, legend: "{{instance}}", zero: "the estimate is made from samples without any batch in flight, and is 0 before the first"}}},
 		{kind: lines, title: "Target over use", about: "Above 1 there is CPU left and the capacity rises, below 1 it falls. 0: the CPU was barely used.", unit: "none", width: 8,
-			queries: []query{{expr: `avg by (instance) (spillway_governor_model_ratio{@ingester})`, legend: "{{instance}}", zero: noLimit}}},
+			queries: []query{{expr: `avg by (instance) (spillway_governor_model_ratio{@ingester})`, legend: "{{instance}}", zero: "0 means that the CPU was barely used"}}},
 	}
 }
 

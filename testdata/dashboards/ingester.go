@@ -163,7 +163,7 @@ func runtimePanels() []panel {
 				{expr: by(`go_memstats_heap_inuse_bytes{@ingester}`), legend: "{{instance}} heap"},
 			}},
 		{kind: lines, title: "Garbage collection", about: "The longest of the latest pauses, and collections per second.", unit: "s", width: 6,
-			queries: []query{{expr: by(`go_gc_duration_seconds{@ingester, quantile="1"}`), legend: "{{instance}} longest pause"}}},
+			queries: []query{{expr: by(`go_gc_duration_seconds{@ingester, quantile=~"1|1.0"}`), legend: "{{instance}} longest pause"}}},
 		{kind: lines, title: "Goroutines and file descriptors", about: "Both follow the connections; a steady rise is a leak.", unit: "short", width: 6,
 			queries: []query{
 				{expr: by(`go_goroutines{@ingester}`), legend: "{{instance}} goroutines"},

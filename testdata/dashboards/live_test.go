@@ -64,12 +64,13 @@ const (
 //
 //	slow    forwards to the Prometheus, slowly, and to an endpoint that is not there; its
 //	        governor takes every batch for too slow, so that batches wait and are shed
-//	store   has the embedded store, and gets all of a class
+//	store   has the embedded store, half a core if cgroups can be made, and gets all of a class
 //	broken  forwards to nobody, and then refuses its policy
 //	well    has room for all that it gets
 type scenario struct {
 	prometheus                string
 	slow, store, broken, well *process
+	limited                   bool // store has a CPU limit
 	begun                     time.Time
 	loads                     []*running
 }
@@ -85,7 +86,8 @@ ingester: {replica_count: 2}
 governor: {max_in_flight: 4, latency: {min_in_flight: 1, unhealthy: 1ms}, wait: {max_waiting: 2, max_waiting_per_flow: 2}}
 sinks: {away: {remote_write: {endpoints: ['http://`+slowed+`/api/v1/write', 'http://`+nobody+`/api/v1/write']}}}
 `+sink("away"), troubledPolicy(""))
-	in.store = startSpillway(t, addresses[1], "ingester: {replica_count: 2}\nsinks: {local: {tsdb: {path: '"+t.TempDir()+"'}}}\n"+sink("local"), troubledPolicy(skewedRule))
+	in.store = startSpillway(t, addresses[1], "ingester: {replica_count: 2, route_cache_bytes: 128KiB}\nsinks: {local: {tsdb: {path: '"+t.TempDir()+"'}}}\n"+sink("local"), troubledPolicy(skewedRule))
+	in.limited = limitCPU(t, in.store.running)
 	in.broken = startSpillway(t, addresses[2], "ingester: {replica_count: 2}\nsinks: {away: {remote_write: {endpoints: ['http://"+nobody+"/api/v1/write']}}}\n"+sink("away"), troubledPolicy(""))
 	in.well = startSpillway(t, addresses[3], "sinks: {local: {tsdb: {path: '"+t.TempDir()+"'}}}\n"+sink("local"), `
 streams:
@@ -132,20 +134,24 @@ scrape_configs:
 	return address
 }
 
-// breakThings does what load alone does not: a policy that is put in force, one that
-// is refused, a series with a bad label, a body that cannot be read.
+// breakThings puts one policy in force, and lets another one be refused.
 func (in *scenario) breakThings(t *testing.T) {
 	in.store.writePolicy(t, troubledPolicy(skewedRule)+"# edited\n")
 	in.broken.writePolicy(t, "streams: {metrics: {rate: 1, burst: 1, default: {rate: 2}}}")
 }
 
-// sendBad sends what is invalid, again and again, since a counter that appears with its
-// first value shows no rate.
+// sendBad sends what is invalid: a label without a name, a sample that is too old for the
+// store, a body that is no message. It does so again and again, since a counter that
+// appears with its first value shows no rate.
 func (in *scenario) sendBad(t *testing.T) {
-	bad := prompb.WriteRequest{Timeseries: []prompb.TimeSeries{{
-		Labels:  []prompb.Label{{Name: "__name__", Value: "bad"}, {Name: "", Value: "nameless"}},
-		Samples: []prompb.Sample{{Value: 1, Timestamp: time.Now().UnixMilli()}},
-	}}}
+	now := time.Now()
+	series := func(label string, at time.Time) prompb.TimeSeries {
+		return prompb.TimeSeries{
+			Labels:  []prompb.Label{{Name: "__name__", Value: "bad"}, {Name: label, Value: "x"}},
+			Samples: []prompb.Sample{{Value: 1, Timestamp: at.UnixMilli()}},
+		}
+	}
+	bad := prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series("", now), series("old", now.Add(-12*time.Hour))}}
 	raw, err := bad.Marshal()
 	require.NoError(t, err)
 	for _, body := range [][]byte{snappy.Encode(nil, raw), []byte("no snappy")} {
@@ -171,6 +177,9 @@ func TestEveryQueryReturnsData(t *testing.T) {
 		in.sendBad(t)
 		clear(argued)
 		note := func(m, argument string) {
+			if in.limited && argument == noLimit {
+				argument = ""
+			}
 			if m != "" && argument == "" {
 				missing = append(missing, m)
 			}
@@ -179,7 +188,7 @@ func TestEveryQueryReturnsData(t *testing.T) {
 			}
 		}
 		for _, b := range boards() {
-			note(in.missing(t, b.file+" annotation", interpolate(reloadsQuery().expr), reloadsQuery(), in.begun))
+			note(in.missing(t, b.file+" annotation", interpolate(reloadsQuery().expr, scraped), reloadsQuery(), in.begun))
 			for _, r := range b.rows {
 				for _, p := range r.panels {
 					since := in.begun
@@ -187,7 +196,7 @@ func TestEveryQueryReturnsData(t *testing.T) {
 						since = time.Time{}
 					}
 					for i, q := range p.queries {
-						note(in.missing(t, fmt.Sprintf("%s, %q %s", b.file, p.title, refID(i)), interpolate(q.expr), q, since))
+						note(in.missing(t, fmt.Sprintf("%s, %q %s", b.file, p.title, refID(i)), interpolate(q.expr, scraped), q, since))
 					}
 				}
 			}
@@ -202,6 +211,7 @@ func TestEveryQueryReturnsData(t *testing.T) {
 		return missing
 	})
 	in.requireRulesHealthy(t)
+	in.requireOwnTelemetry(t)
 	for where, argument := range argued {
 		t.Logf("argued: %s: %s", where, argument)
 	}
@@ -260,6 +270,25 @@ func (in *scenario) missingRule(t *testing.T, file string, r rule) (missing []st
 		missing = append(missing, where+" is not pending")
 	}
 	return missing
+}
+
+// requireOwnTelemetry: the dashboards work without any Prometheus, too, on what a
+// Spillway writes about itself into its own store. The store forwards to nobody, so
+// only the dashboard that it has all of must be full.
+func (in *scenario) requireOwnTelemetry(t *testing.T) {
+	t.Helper()
+	for _, b := range boards() {
+		for _, r := range b.rows {
+			for _, p := range r.panels {
+				for i, q := range p.queries {
+					answer := evaluate(t, in.store.address, interpolate(q.expr, own), time.Time{})
+					if b.uid == rateControlUID {
+						require.NotEmpty(t, answer, "%s, %q %s, of a Spillway's own telemetry", b.file, p.title, refID(i))
+					}
+				}
+			}
+		}
+	}
 }
 
 // requireRulesHealthy: the Prometheus evaluates every rule without an error or a warning.

@@ -133,7 +133,10 @@ func awaitReady(t *testing.T, r *running, address string) {
 }
 
 // process is a running Spillway with its files.
-type process struct{ dir, address string }
+type process struct {
+	*running
+	dir, address string
+}
 
 func startSpillway(t *testing.T, address, config, policy string) *process {
 	t.Helper()
@@ -141,8 +144,8 @@ func startSpillway(t *testing.T, address, config, policy string) *process {
 	config = "server: {http_listen_address: '" + s.address + "'}\npolicy_file: policy.yaml\ntelemetry: {interval: 1s}\n" + config
 	require.NoError(t, os.WriteFile(filepath.Join(s.dir, "spillway.yaml"), []byte(config), 0o644))
 	s.writePolicy(t, policy)
-	r := start(t, spillwayProgram(t), "serve", "--config.file="+filepath.Join(s.dir, "spillway.yaml"))
-	awaitReady(t, r, s.address)
+	s.running = start(t, spillwayProgram(t), "serve", "--config.file="+filepath.Join(s.dir, "spillway.yaml"))
+	awaitReady(t, s.running, s.address)
 	return s
 }
 

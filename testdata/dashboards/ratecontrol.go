@@ -54,7 +54,7 @@ func rateControlOverview() []panel {
 func classTable() panel {
 	return panel{
 		kind: cells, title: "Classes now", unit: "short", width: 24,
-		about: "All ingesters that are selected together. Use is offered over limit: above 100% the burst is being spent or items are dropped. A class with burst 1 has less than 1% of the stream's rate and drops every series that brings two samples at once.",
+		about: "All ingesters that are selected together. What is 0 now is left blank. Use is offered over limit: above 100% the burst is being spent or items are dropped. A class with burst 1 has less than 1% of the stream's rate and drops every series that brings two samples at once.",
 		columns: []column{
 			{title: "Limit /s", unit: "short"},
 			{title: "Offered /s", unit: "short"},
@@ -68,10 +68,10 @@ func classTable() panel {
 		},
 		queries: []query{
 			{expr: `sum by (stream, class) (spillway_class_rate_limit{@class})`},
-			{expr: offered(byClass, "@class, ", panelWindow)},
+			{expr: offered(byClass, "@class, ", panelWindow) + ` > 0`},
 			{expr: use()},
-			{expr: `sum by (stream, class) (rate(spillway_admitted_items_total{@class}[$__rate_interval]))`},
-			{expr: dropped(byClass, "@class, ", panelWindow)},
+			{expr: `sum by (stream, class) (rate(spillway_admitted_items_total{@class}[$__rate_interval])) > 0`},
+			{expr: dropped(byClass, "@class, ", panelWindow) + ` > 0`},
 			{expr: `100 * ` + dropped(byClass, "@class, ", "1h") + ` / (` + offered(byClass, "@class, ", "1h") + ` > 0)`},
 			{expr: `sum by (stream, class) (spillway_class_burst{@class})`},
 			{expr: `sum by (stream, class) (spillway_class_tokens{@class})`},
@@ -89,9 +89,9 @@ func classRates() []panel {
 	const legend = "{{stream}} {{class}}"
 	return []panel{
 		{kind: areas, title: "Offered, by class", about: "Items per second that relabelling left and that were put into the class: admitted, dropped or refused.", unit: "short", width: 8,
-			queries: []query{{expr: offered(byClass, "@class, ", panelWindow), legend: legend}}},
+			queries: []query{{expr: offered(byClass, "@class, ", panelWindow) + ` > 0`, legend: legend}}},
 		{kind: areas, title: "Admitted, by class", about: "Items per second that had tokens and that the sink acknowledged.", unit: "short", width: 8,
-			queries: []query{{expr: `sum by (stream, class) (rate(spillway_admitted_items_total{@class}[$__rate_interval]))`, legend: legend}}},
+			queries: []query{{expr: `sum by (stream, class) (rate(spillway_admitted_items_total{@class}[$__rate_interval])) > 0`, legend: legend}}},
 		{kind: areas, title: "Dropped, by class", about: "Items per second that had no tokens. Classes that drop nothing are left out.", unit: "short", width: 8,
 			queries: []query{{expr: dropped(byClass, "@class, ", panelWindow) + ` > 0`, legend: legend}}},
 		{kind: lines, title: "Dropped, in percent of offered", about: "100% is a class that drops everything: rate 0, unconfigured, or a burst smaller than every series.", unit: "percent", width: 8, max: 100,
