@@ -86,7 +86,7 @@ ingester: {replica_count: 2}
 governor: {max_in_flight: 4, latency: {min_in_flight: 1, unhealthy: 1ms}, wait: {max_waiting: 2, max_waiting_per_flow: 2}}
 sinks: {away: {remote_write: {endpoints: ['http://`+slowed+`/api/v1/write', 'http://`+nobody+`/api/v1/write']}}}
 `+sink("away"), troubledPolicy(""))
-	in.store = startSpillway(t, addresses[1], "ingester: {replica_count: 2, route_cache_bytes: 128KiB}\nsinks: {local: {tsdb: {path: '"+t.TempDir()+"'}}}\n"+sink("local"), troubledPolicy(skewedRule))
+	in.store = startSpillway(t, addresses[1], "ingester: {replica_count: 2, route_cache_bytes: 32KiB}\nsinks: {local: {tsdb: {path: '"+t.TempDir()+"'}}}\n"+sink("local"), troubledPolicy(skewedRule))
 	in.limited = limitCPU(t, in.store.running)
 	in.broken = startSpillway(t, addresses[2], "ingester: {replica_count: 2}\nsinks: {away: {remote_write: {endpoints: ['http://"+nobody+"/api/v1/write']}}}\n"+sink("away"), troubledPolicy(""))
 	in.well = startSpillway(t, addresses[3], "sinks: {local: {tsdb: {path: '"+t.TempDir()+"'}}}\n"+sink("local"), `
@@ -172,11 +172,13 @@ func (in *scenario) sendBad(t *testing.T) {
 func TestEveryQueryReturnsData(t *testing.T) {
 	in := startScenario(t)
 	in.breakThings(t)
-	argued := map[string]string{}
+	argued, asked := map[string]string{}, 0
 	eventually(t, func() (missing []string) {
 		in.sendBad(t)
 		clear(argued)
+		asked = 0
 		note := func(m, argument string) {
+			asked++
 			if in.limited && argument == noLimit {
 				argument = ""
 			}
@@ -212,6 +214,7 @@ func TestEveryQueryReturnsData(t *testing.T) {
 	})
 	in.requireRulesHealthy(t)
 	in.requireOwnTelemetry(t)
+	t.Logf("%d queries of panels, %d of them without data", asked, len(argued))
 	for where, argument := range argued {
 		t.Logf("argued: %s: %s", where, argument)
 	}
