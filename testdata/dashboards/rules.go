@@ -37,9 +37,9 @@ type ruleGroup struct {
 func ruleFiles() []ruleFile {
 	return []ruleFile{
 		{"spillway", []ruleGroup{
-			{"spillway-classes", classRules()},
-			{"spillway-class-alerts", classAlerts()},
-			{"spillway-process-alerts", processAlerts()},
+			// In one group, so that the alerts see what was recorded at the same instant.
+			{"spillway-classes", append(classRules(), classAlerts()...)},
+			{"spillway-processes", processAlerts()},
 		}},
 		{"spillway-old-names", []ruleGroup{{"spillway-old-names", oldNames()}}},
 	}
