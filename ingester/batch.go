@@ -197,6 +197,9 @@ func (b *Batch) Reject(g *Group, n uint32, reason string) {
 	b.rejected[reason] += int64(n)
 }
 
+// Rejections counts the items given to Reject, by reason. Read only.
+func (b *Batch) Rejections() map[string]int64 { return b.rejected }
+
 // LoseExemplars records that the sink did not keep n exemplars of admitted groups.
 // They are no items: the sender hears the exact number that was written, and it is
 // no reason for another answer, as with Prometheus' own receiver.

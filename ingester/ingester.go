@@ -91,6 +91,7 @@ func (in *Ingester) prepare(stream Stream, s Settings, old *streamRules, now int
 	if st.Policy != nil {
 		st.budgets = st.Policy.Classes()
 	}
+	st.view = newView(st)
 	st.names = classNames(st.budgets)
 	st.exemptID = int32(len(st.names) - 1)
 	for _, name := range st.names {

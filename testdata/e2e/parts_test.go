@@ -145,7 +145,7 @@ func startSpillway(t *testing.T, dir, address, config, policy string) *spillway 
 	t.Helper()
 	bin := os.Getenv("SPILLWAY_BIN")
 	require.NotEmpty(t, bin, "run this with `make e2e`, which builds spillway")
-	config = "server: {http_listen_address: '" + address + "'}\npolicy_file: policy.yaml\n" + config
+	config = "server: {http_listen_address: '" + address + "', otlp_grpc_listen_address: '', otlp_http_listen_address: ''}\npolicy_file: policy.yaml\n" + config
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "spillway.yaml"), []byte(config), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(cmp.Or(policy, "streams: {}")), 0o644))
 	s := &spillway{program: start(t, bin, "serve", "--config.file="+filepath.Join(dir, "spillway.yaml")), dir: dir, address: address}

@@ -1,4 +1,4 @@
-package remotewrite
+package sink
 
 import (
 	"crypto/tls"
@@ -13,8 +13,8 @@ import (
 // newTransport builds the client of one endpoint. Prometheus's own constructor
 // has no limit of connections, so the parts are put together here: its TLS and
 // authentication around a transport of ours. Files are read again when they
-// change.
-func newTransport(o *Options) (http.RoundTripper, error) {
+// change. only2 asks for HTTP/2 without a negotiation, which gRPC needs.
+func newTransport(o *HTTPOptions, only2 bool) (http.RoundTripper, error) {
 	c, err := o.httpConfig()
 	if err != nil {
 		return nil, err
@@ -24,7 +24,7 @@ func newTransport(o *Options) (http.RoundTripper, error) {
 		return nil, err
 	}
 	build := func(t *tls.Config) (http.RoundTripper, error) {
-		return authenticate(&c, o.baseTransport(&c, t))
+		return authenticate(&c, o.baseTransport(&c, t, only2))
 	}
 	if c.TLSConfig.CAFile == "" && c.TLSConfig.CertFile == "" && c.TLSConfig.KeyFile == "" {
 		return build(tlsConfig)
@@ -36,7 +36,16 @@ func newTransport(o *Options) (http.RoundTripper, error) {
 	return config.NewTLSRoundTripper(tlsConfig, files, build)
 }
 
-func (o *Options) baseTransport(c *config.HTTPClientConfig, t *tls.Config) *http.Transport {
+// A silent connection of gRPC is asked after pingAfter whether it is still there, and
+// closed when no answer came for pingTimeout. Servers object to more than one ping
+// in five minutes on a connection without a call only, and http.Transport sends none
+// on those that are idle for long: it closes them.
+const (
+	pingAfter   = 30 * time.Second
+	pingTimeout = 10 * time.Second
+)
+
+func (o *HTTPOptions) baseTransport(c *config.HTTPClientConfig, t *tls.Config, only2 bool) *http.Transport {
 	transport := &http.Transport{
 		Proxy:               c.Proxy(),
 		ProxyConnectHeader:  c.GetProxyConnectHeader(),
@@ -53,8 +62,13 @@ func (o *Options) baseTransport(c *config.HTTPClientConfig, t *tls.Config) *http
 		// A quarter of a megabyte of headers is no answer of this protocol.
 		MaxResponseHeaderBytes: 256 << 10,
 	}
-	transport.Protocols.SetHTTP1(true)
-	transport.Protocols.SetHTTP2(c.EnableHTTP2)
+	transport.Protocols.SetHTTP1(!only2)
+	transport.Protocols.SetHTTP2(only2 || c.EnableHTTP2)
+	transport.Protocols.SetUnencryptedHTTP2(only2)
+	if only2 {
+		// One connection carries every call, so a dead one has to be noticed.
+		transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
+	}
 	return transport
 }
 

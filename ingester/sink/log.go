@@ -1,4 +1,4 @@
-package remotewrite
+package sink
 
 import (
 	"context"
@@ -19,8 +19,8 @@ type complaints struct {
 }
 
 type complaint struct {
-	endpoint *endpoint
-	outcome  outcome
+	endpoint string
+	outcome  Outcome
 }
 
 // said is when a complaint was last written, and how often it was not since.
@@ -39,27 +39,27 @@ func newComplaints(logger *slog.Logger) *complaints {
 }
 
 // answer logs what is wrong with an answer, if anything is.
-func (c *complaints) answer(e *endpoint, a answer, now time.Time) {
-	if a.err == nil || a.outcome == abandoned {
+func (c *complaints) answer(endpoint string, a Answer, now time.Time) {
+	if a.Err == nil || a.Outcome == Abandoned {
 		return
 	}
-	skipped, ok := c.due(complaint{e, a.outcome}, now)
+	skipped, ok := c.due(complaint{endpoint, a.Outcome}, now)
 	if !ok {
 		return
 	}
 	level, text := slog.LevelWarn, "The endpoint could not take a batch"
-	switch a.outcome {
-	case stored:
+	switch a.Outcome {
+	case Stored:
 		text = "The destination stored a batch only in part"
-	case refused:
+	case Refused:
 		text = "The destination refused a batch for good"
-	case overloaded:
+	case Overloaded:
 		text = "The destination is overloaded"
-	case misconfigured:
+	case Misconfigured:
 		level, text = slog.LevelError, "The destination does not accept our requests; senders keep their data until that is corrected"
 	}
 	c.logger.Log(context.Background(), level, text,
-		"endpoint", e.name, "err", a.err, "not_logged_before", skipped)
+		"endpoint", endpoint, "err", a.Err, "not_logged_before", skipped)
 }
 
 // due reports whether a complaint may be written, and how many were not.

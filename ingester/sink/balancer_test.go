@@ -1,4 +1,4 @@
-package remotewrite
+package sink
 
 import (
 	"context"
@@ -77,7 +77,7 @@ func TestBalancerLeavesOutAndProbesWithOneWrite(t *testing.T) {
 		g := mustAcquire(t, b, now, make([]bool, 2))
 		require.Equal(t, 1, g.endpoint)
 	}
-	now = now.Add(firstWait)
+	now = now.Add(FirstWait)
 	probe := mustAcquire(t, b, now, make([]bool, 2))
 	require.Equal(t, grant{endpoint: 0, probe: 1}, probe, "the endpoint that is due comes first")
 	for range 5 {
@@ -97,7 +97,7 @@ func TestBalancerProbesBeforeItBalances(t *testing.T) {
 		stuck = append(stuck, mustAcquire(t, b, now, []bool{false, true}))
 	}
 	b.release(stuck[0], now, failure(), 1)
-	require.Equal(t, grant{endpoint: 0, probe: 1}, mustAcquire(t, b, now.Add(firstWait), make([]bool, 2)))
+	require.Equal(t, grant{endpoint: 0, probe: 1}, mustAcquire(t, b, now.Add(FirstWait), make([]bool, 2)))
 }
 
 // An endpoint whose wait is over belongs to the first in line, not to who comes by.
@@ -119,7 +119,7 @@ func TestBalancerLetsNobodyOvertakeTheLine(t *testing.T) {
 		}
 		wait("first")
 		require.Empty(t, order)
-		time.Sleep(firstWait)
+		time.Sleep(FirstWait)
 		wait("second")
 		require.Equal(t, "first", <-order)
 		require.Equal(t, "second", <-order)
@@ -136,9 +136,9 @@ func TestBalancerDoesNotWaitWhereNothingIsReady(t *testing.T) {
 		require.Equal(t, []bool{true, true}, tried)
 	}
 	_, err := b.acquire(t.Context(), now, time.Hour, make([]bool, 2))
-	require.ErrorIs(t, err, errNoEndpoint)
-	require.Equal(t, outlook{reason: errDown, wait: firstWait}, b.outlook(0, now))
-	require.Equal(t, outlook{reason: errDown, wait: 0}, b.outlook(1, now.Add(time.Hour)))
+	require.ErrorIs(t, err, ErrNoEndpoint)
+	require.Equal(t, State{Reason: errDown, Wait: FirstWait}, b.state(0, now))
+	require.Equal(t, State{Reason: errDown, Wait: 0}, b.state(1, now.Add(time.Hour)))
 }
 
 // Writes that wait are served first come first, by whichever endpoint has room.
@@ -181,7 +181,7 @@ func TestBalancerEndsTheWaitForABrokenEndpoint(t *testing.T) {
 		}()
 		synctest.Wait()
 		b.release(g, time.Now(), failure(), 0)
-		require.ErrorIs(t, <-done, errNoEndpoint)
+		require.ErrorIs(t, <-done, ErrNoEndpoint)
 	})
 }
 
@@ -191,7 +191,7 @@ func TestBalancerWaitsNoLongerThanAllowed(t *testing.T) {
 		held := mustAcquire(t, b, time.Now(), make([]bool, 1))
 		began := time.Now()
 		_, err := b.acquire(t.Context(), began, 3*time.Second, make([]bool, 1))
-		require.ErrorIs(t, err, errFull)
+		require.ErrorIs(t, err, ErrFull)
 		require.Equal(t, 3*time.Second, time.Since(began))
 
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -1,4 +1,4 @@
-package remotewrite
+package sink
 
 import (
 	"math/rand"
@@ -158,7 +158,7 @@ func TestHealthOfRandomHistories(t *testing.T) {
 			default:
 				h.failed(now, p, time.Duration(r.Int63n(int64(time.Minute)))*time.Duration(r.Intn(2)), r.Float64())
 				if before.healthy() || p != 0 && p == before.probe {
-					require.GreaterOrEqual(t, h.until.Sub(now), firstWait/2)
+					require.GreaterOrEqual(t, h.until.Sub(now), FirstWait/2)
 					require.LessOrEqual(t, h.until.Sub(now), longestWait)
 				} else {
 					require.Equal(t, before, h)

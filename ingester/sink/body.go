@@ -1,4 +1,4 @@
-package remotewrite
+package sink
 
 import (
 	"errors"
@@ -12,18 +12,22 @@ import (
 // the response or an error, and the bytes belong to someone else as soon as Write
 // returns. After takeBack no body reads them any more.
 type payload struct {
-	mu   sync.Mutex
-	data []byte // nil when taken back
+	prefix []byte // sent first; nobody else's
+	mu     sync.Mutex
+	data   []byte
+	gone   bool // taken back
 }
 
 // errTakenBack ends the reading of a body whose bytes were taken back. Nobody
 // waits for that body any more.
 var errTakenBack = errors.New("the write ended before its request was sent")
 
+func (p *payload) size() int { return len(p.prefix) + len(p.data) }
+
 func (p *payload) takeBack() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.data = nil
+	p.data, p.gone = nil, true
 }
 
 // body is one reading of a payload, from its start. It has no WriteTo on purpose: bytes are
@@ -36,13 +40,19 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	b.from.mu.Lock()
 	defer b.from.mu.Unlock()
-	if b.from.data == nil {
+	if b.from.gone {
 		return 0, errTakenBack
 	}
-	if b.at == len(b.from.data) {
+	first := len(b.from.prefix)
+	if b.at == first+len(b.from.data) {
 		return 0, io.EOF
 	}
-	n := copy(p, b.from.data[b.at:])
+	n := 0
+	if b.at < first {
+		n = copy(p, b.from.prefix[b.at:])
+	} else {
+		n = copy(p, b.from.data[b.at-first:])
+	}
 	b.at += n
 	return n, nil
 }

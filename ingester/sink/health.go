@@ -1,4 +1,4 @@
-package remotewrite
+package sink
 
 import "time"
 
@@ -32,7 +32,7 @@ type health struct {
 // connection); the longest is how late a server that came back may be noticed.
 // Both are guesses within what senders do: Prometheus waits 30ms to 5s.
 const (
-	firstWait   = 500 * time.Millisecond
+	FirstWait   = 500 * time.Millisecond
 	longestWait = 15 * time.Second
 )
 
@@ -68,7 +68,7 @@ func (h *health) failed(now time.Time, probe int, asked time.Duration, random fl
 	h.failures++
 	wait := longestWait
 	if shift := h.failures - 1; shift < 10 {
-		wait = min(firstWait<<shift, longestWait)
+		wait = min(FirstWait<<shift, longestWait)
 	}
 	wait = max(wait, min(asked, longestWait))
 	h.until = now.Add(time.Duration(float64(wait) * (1 + random) / 2))

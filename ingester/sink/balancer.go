@@ -1,4 +1,4 @@
-package remotewrite
+package sink
 
 import (
 	"context"
@@ -57,11 +57,12 @@ type choice struct {
 	ok, full bool
 }
 
+// Causes of a write that found no endpoint.
 var (
-	// errNoEndpoint says that every endpoint was tried or is left out.
-	errNoEndpoint = errors.New("every one failed or is left out")
-	// errFull says that the endpoints that are ready stayed full.
-	errFull = errors.New("every connection stayed in use")
+	// ErrNoEndpoint says that every endpoint was tried or is left out.
+	ErrNoEndpoint = errors.New("every one failed or is left out")
+	// ErrFull says that the endpoints that are ready stayed full.
+	ErrFull = errors.New("every connection stayed in use")
 )
 
 // verdict is what a write that ended says about its endpoint.
@@ -81,7 +82,7 @@ func newBalancer(endpoints, limit int) *balancer {
 
 // acquire returns the right to send to one of the endpoints that are not marked
 // in tried, which it marks. While all that are ready are full it blocks, for
-// patience at most. Its error is errNoEndpoint, errFull or that of ctx. Every
+// patience at most. Its error is ErrNoEndpoint, ErrFull or that of ctx. Every
 // grant must be given to release.
 func (b *balancer) acquire(ctx context.Context, now time.Time, patience time.Duration, tried []bool) (grant, error) {
 	if ctx.Err() != nil {
@@ -93,7 +94,7 @@ func (b *balancer) acquire(ctx context.Context, now time.Time, patience time.Dur
 	}
 	timer := time.NewTimer(patience)
 	defer timer.Stop()
-	err := errFull
+	err := ErrFull
 	select {
 	case c = <-w.answer:
 		return c.take(tried)
@@ -139,7 +140,7 @@ func (b *balancer) leaveLine(w *waiter) bool {
 
 func (c choice) take(tried []bool) (grant, error) {
 	if !c.ok {
-		return grant{}, errNoEndpoint
+		return grant{}, ErrNoEndpoint
 	}
 	tried[c.endpoint] = true
 	return c.grant, nil
@@ -214,20 +215,10 @@ func (b *balancer) chooseLocked(now time.Time, tried []bool) (c choice) {
 	return choice{grant: grant{endpoint: best, probe: e.health.begin()}, ok: true}
 }
 
-// outlook is what a write that found no endpoint is told about one of them.
-type outlook struct {
-	healthy bool
-	// reason is the last failure of an endpoint that is not healthy.
-	reason error
-	// wait is how long the endpoint is left out for, 0 if its probe is due or
-	// under way.
-	wait time.Duration
-}
-
-// outlook describes an endpoint at the time now.
-func (b *balancer) outlook(i int, now time.Time) outlook {
+// state describes an endpoint at the time now.
+func (b *balancer) state(i int, now time.Time) State {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e := &b.mu.endpoints[i]
-	return outlook{healthy: e.health.healthy(), reason: e.reason, wait: max(0, e.health.until.Sub(now))}
+	return State{Healthy: e.health.healthy(), InFlight: e.inFlight, Reason: e.reason, Wait: max(0, e.health.until.Sub(now))}
 }
