@@ -12,6 +12,7 @@ func ingesterBoard() board {
 			{"At a glance", 4, ingesterOverview()},
 			{"Requests", 8, requests()},
 			{"Sinks that forward", 8, forwarding()},
+			{"Kafka and files", 8, queuesAndFiles()},
 			{"Embedded store", 8, store()},
 			{"Routes", 8, routes()},
 			{"Go runtime", 8, runtimePanels()},
@@ -106,6 +107,39 @@ func forwarding() []panel {
 		{kind: lines, title: "Parts that the destination cannot hold", about: "Metadata, start timestamps and exemplars per second that cost no token and are not stored at the destination.", unit: "short", width: 6,
 			queries: []query{{expr: `sum by (sink, part) (rate(spillway_sink_unsent_parts_total{@ingester}[$__rate_interval]))`, legend: "{{sink}} {{part}}",
 				zero: "senders may send none of them, and a 2.0 destination holds all"}}},
+	}
+}
+
+func queuesAndFiles() []panel {
+	latency := func(q string) string {
+		return `histogram_quantile(` + q + `, sum by (le, sink) (rate(spillway_sink_kafka_produce_duration_seconds_bucket{@ingester}[$__rate_interval])))`
+	}
+	return []panel{
+		{kind: areas, title: "Messages acknowledged by Kafka", about: "Messages per second that all in-sync replicas have, by topic.", unit: "short", width: 6,
+			queries: []query{{expr: `sum by (sink, topic) (rate(spillway_sink_kafka_messages_total{@ingester}[$__rate_interval])) > 0`, legend: "{{sink}} {{topic}}"}}},
+		{kind: lines, title: "Latency of Kafka", about: "How long a message took until it was acknowledged or given up, tries included.", unit: "s", width: 6,
+			queries: []query{
+				{expr: latency("0.5"), legend: "{{sink}} median"},
+				{expr: latency("0.99"), legend: "{{sink}} 99%"},
+			}},
+		{kind: areas, title: "Bytes to Kafka and files", about: "Uncompressed bytes per second of what was stored, by topic or stream.", unit: "binBps", width: 6,
+			queries: []query{
+				{expr: `sum by (sink, topic) (rate(spillway_sink_kafka_message_bytes_total{@ingester}[$__rate_interval])) > 0`, legend: "{{sink}} {{topic}}"},
+				{expr: `sum by (sink, stream) (rate(spillway_sink_file_written_bytes_total{@stream}[$__rate_interval])) > 0`, legend: "{{sink}} {{stream}}"},
+			}},
+		{kind: lines, title: "Failures of Kafka and files", about: "Failed requests to Kafka per second, by Kafka's error, those that were tried again included; and writes to files that failed and were taken back, on a full disk, say.", unit: "short", width: 6,
+			queries: []query{
+				{expr: `sum by (sink, error) (rate(spillway_sink_kafka_produce_errors_total{@ingester}[$__rate_interval]))`, legend: "{{sink}} {{error}}", zero: "a cluster that is well", empty: "an error appears when it happens first"},
+				{expr: `sum by (sink, stream) (rate(spillway_sink_file_failed_writes_total{@stream}[$__rate_interval]))`, legend: "{{sink}} {{stream}}", zero: "a disk that is well"},
+			}},
+		{kind: lines, title: "Kafka in use", about: "1 while every ingester uses the cluster, lower while some leave it alone after a failure.", unit: "none", width: 6, max: 1,
+			queries: []query{{expr: `avg by (sink) (spillway_sink_kafka_healthy{@ingester})`, legend: "{{sink}}"}}},
+		{kind: lines, title: "Size of files", about: "Bytes that the files of a stream take, over all ingesters.", unit: "bytes", width: 6,
+			queries: []query{{expr: `sum by (sink, stream) (spillway_sink_file_bytes{@stream})`, legend: "{{sink}} {{stream}}"}}},
+		{kind: lines, title: "Files closed", about: "Files that were closed because they were large or old enough, in the time between two points.", unit: "short", width: 6,
+			queries: []query{{expr: `sum by (sink, stream) (increase(spillway_sink_file_closed_files_total{@stream}[$__rate_interval]))`, legend: "{{sink}} {{stream}}"}}},
+		{kind: areas, title: "Deleted from files", about: "Bytes per second that were deleted to stay within max_bytes: the oldest goes first.", unit: "binBps", width: 6,
+			queries: []query{{expr: `sum by (sink, stream) (rate(spillway_sink_file_deleted_bytes_total{@stream}[$__rate_interval]))`, legend: "{{sink}} {{stream}}"}}},
 	}
 }
 

@@ -6,11 +6,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"math"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -66,7 +68,8 @@ const (
 //	        governor takes every batch for too slow, so that batches wait and are shed
 //	store   has the embedded store, half a core if cgroups can be made, and gets all of a class
 //	broken  forwards to nobody, and then refuses its policy
-//	well    has room for all that it gets
+//	well    has room for all that it gets: metrics for its store, logs for Kafka, spans and
+//	        events for files
 type scenario struct {
 	prometheus                string
 	slow, store, broken, well *process
@@ -89,7 +92,17 @@ sinks: {away: {remote_write: {endpoints: ['http://`+slowed+`/api/v1/write', 'htt
 	in.store = startSpillway(t, addresses[1], "ingester: {replica_count: 2, route_cache_bytes: 32KiB}\nsinks: {local: {tsdb: {path: '"+t.TempDir()+"'}}}\n"+sink("local"), troubledPolicy(skewedRule))
 	in.limited = limitCPU(t, in.store.running)
 	in.broken = startSpillway(t, addresses[2], "ingester: {replica_count: 2}\nsinks: {away: {remote_write: {endpoints: ['http://"+nobody+"/api/v1/write']}}}\n"+sink("away"), troubledPolicy(""))
-	in.well = startSpillway(t, addresses[3], "sinks: {local: {tsdb: {path: '"+t.TempDir()+"'}}}\n"+sink("local"), `
+	in.well = startSpillway(t, addresses[3], `
+sinks:
+  local: {tsdb: {path: '`+t.TempDir()+`'}}
+  files: {file: {path: '`+t.TempDir()+`', rotate_bytes: 4096, rotate_age: 5s, max_bytes: 16384}}
+  queue: {kafka: {brokers: [`+startKafka(t)+`], create_topics: {partitions: 1}}}
+streams:
+  metrics: {sink: local, relabel_configs: [{source_labels: [team], regex: team-00, action: drop}]}
+  logs: {sink: queue}
+  traces: {sink: files}
+  events: {sink: files}
+`, `
 streams:
   metrics:
     rate: 2000
@@ -165,6 +178,26 @@ func (in *scenario) sendBad(t *testing.T) {
 	}
 }
 
+// sendOthers sends log records, spans and events to the ingester that is well, as
+// OpenTelemetry's SDKs do.
+func (in *scenario) sendOthers(t *testing.T) {
+	now := time.Now().UnixNano()
+	record := fmt.Sprintf(`{"timeUnixNano":"%d","body":{"stringValue":"paid"}}`, now)
+	span := fmt.Sprintf(`{"traceId":"5b8efff798038103d269b633813fc60c","spanId":"eee19b7ec3c1b174","name":"pay","kind":1,"startTimeUnixNano":"%d","endTimeUnixNano":"%d"}`, now, now+1000)
+	const resource = `"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]}`
+	many := func(one string) string { return strings.TrimSuffix(strings.Repeat(one+",", 20), ",") }
+	logs := `{"resourceLogs":[{` + resource + `,"scopeLogs":[{"logRecords":[` + many(record) + `]}]}]}`
+	spans := `{"resourceSpans":[{` + resource + `,"scopeSpans":[{"spans":[` + many(span) + `]}]}]}`
+	for path, body := range map[string]string{"/v1/logs": logs, "/v1/traces": spans, "/ingester/otlp/k8s_events": logs} {
+		resp, err := http.Post("http://"+in.well.address+path, "application/json", strings.NewReader(body))
+		require.NoError(t, err)
+		text, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		resp.Body.Close()
+		require.Equal(t, http.StatusOK, resp.StatusCode, "%s: %s", path, text)
+	}
+}
+
 // TestEveryQueryReturnsData runs every query of every panel and rule on a real
 // Prometheus. It has to return a number other than zero, unless an argument beside
 // it in the code says why it may not. Every alert's expression returns something
@@ -174,7 +207,10 @@ func TestEveryQueryReturnsData(t *testing.T) {
 	in.breakThings(t)
 	argued, asked := map[string]string{}, 0
 	eventually(t, func() (missing []string) {
-		in.sendBad(t)
+		for range 5 {
+			in.sendBad(t)
+			in.sendOthers(t)
+		}
 		clear(argued)
 		asked = 0
 		note := func(m, argument string) {
@@ -212,6 +248,7 @@ func TestEveryQueryReturnsData(t *testing.T) {
 		}
 		return missing
 	})
+	in.requireStreams(t)
 	in.requireRulesHealthy(t)
 	in.requireOwnTelemetry(t)
 	t.Logf("%d queries of panels, %d of them without data", asked, len(argued))
@@ -273,6 +310,20 @@ func (in *scenario) missingRule(t *testing.T, file string, r rule) (missing []st
 		missing = append(missing, where+" is not pending")
 	}
 	return missing
+}
+
+// requireStreams: the variable stream finds every stream, and the panels show those that
+// something was sent to.
+func (in *scenario) requireStreams(t *testing.T) {
+	t.Helper()
+	values := func(expr string) (names []string) {
+		for _, s := range evaluate(t, in.prometheus, expr, time.Time{}) {
+			names = append(names, s.Metric["stream"])
+		}
+		return names
+	}
+	require.ElementsMatch(t, []string{"metrics", "logs", "traces", "events", "rum"}, values(`count by (stream) (spillway_received_items_total)`))
+	require.ElementsMatch(t, []string{"metrics", "logs", "traces", "events"}, values(`sum by (stream) (rate(spillway_admitted_items_total[1m])) > 0`))
 }
 
 // requireOwnTelemetry: the dashboards work without any Prometheus, too, on what a

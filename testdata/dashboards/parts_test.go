@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -22,11 +23,12 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kfake"
 )
 
 // patience is how long a condition may take to come true. It bounds the test; no
 // test asserts a time.
-const patience = 2 * time.Minute
+const patience = 3 * time.Minute
 
 // eventually asks until holds says nothing more, and fails with what it said last.
 func eventually(t *testing.T, holds func() []string) {
@@ -39,6 +41,7 @@ func eventually(t *testing.T, holds func() []string) {
 		if len(missing) == 0 {
 			return
 		}
+		println(time.Now().String(), len(missing), missing[0], missing[len(missing)-1])
 		select {
 		case <-deadline:
 			for _, m := range missing {
@@ -181,6 +184,15 @@ func slowly(t *testing.T, destination string, delay time.Duration) (address stri
 	return l.Addr().String()
 }
 
+// startKafka runs brokers that speak Kafka's protocol, and returns their addresses.
+func startKafka(t *testing.T) string {
+	t.Helper()
+	c, err := kfake.NewCluster(kfake.NumBrokers(1))
+	require.NoError(t, err)
+	t.Cleanup(c.Close)
+	return "'" + strings.Join(c.ListenAddrs(), "', '") + "'"
+}
+
 // series is one series of an answer: its labels and the values in time.
 type series struct {
 	Metric map[string]string
@@ -228,8 +240,8 @@ func ask(t *testing.T, address, path string, form url.Values, into any) {
 	require.NoError(t, json.Unmarshal(body, into), "%s", body)
 }
 
-// conserved says by how much the law of items does not hold for metrics at s.
-func conserved(t *testing.T, s *process) []string {
+// conserved says where the law of items does not hold at s.
+func conserved(t *testing.T, s *process) (problems []string) {
 	t.Helper()
 	resp, err := http.Get("http://" + s.address + "/metrics")
 	require.NoError(t, err)
@@ -237,19 +249,24 @@ func conserved(t *testing.T, s *process) []string {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(resp.Body)
 	require.NoError(t, err)
-	sum := func(outcome string) (total float64) {
+	sum := func(outcome, stream string) (total float64) {
 		for _, m := range families["spillway_"+outcome+"_items_total"].GetMetric() {
 			for _, l := range m.GetLabel() {
-				if l.GetName() == "stream" && l.GetValue() == "metrics" {
+				if l.GetName() == "stream" && l.GetValue() == stream {
 					total += m.GetCounter().GetValue()
 				}
 			}
 		}
 		return total
 	}
-	received, outcomes := sum("received"), sum("invalid")+sum("dropped")+sum("exempt")+sum("admitted")+sum("refused")
-	if received == 0 || received != outcomes {
-		return []string{fmt.Sprintf("%s: received %v, outcomes %v", s.address, received, outcomes)}
+	for _, stream := range []string{"metrics", "logs", "traces", "events", "rum"} {
+		outcomes := sum("invalid", stream) + sum("dropped", stream) + sum("exempt", stream) + sum("admitted", stream) + sum("refused", stream)
+		if received := sum("received", stream); received != outcomes {
+			problems = append(problems, fmt.Sprintf("%s: %v %s received, %v accounted for", s.address, received, stream, outcomes))
+		}
 	}
-	return nil
+	if sum("received", "metrics") == 0 {
+		problems = append(problems, s.address+" has received nothing")
+	}
+	return problems
 }
