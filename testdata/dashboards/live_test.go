@@ -44,7 +44,7 @@ streams:
     burst: 2000
     default: {rate: 600}
     classes:
-      - {name: tight, rate: 20}
+      - {name: tight, rate: 10}
       - {name: filter, rate: 0}
       - {name: skewed, rate: 60}
     rules:

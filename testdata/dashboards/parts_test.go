@@ -41,7 +41,6 @@ func eventually(t *testing.T, holds func() []string) {
 		if len(missing) == 0 {
 			return
 		}
-		println(time.Now().String(), len(missing), missing[0], missing[len(missing)-1])
 		select {
 		case <-deadline:
 			for _, m := range missing {
