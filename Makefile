@@ -12,7 +12,9 @@ E2E = ./cmd/spillway $(if $(wildcard testdata/e2e/*.go),./testdata/e2e/...)
 UML = $(wildcard $(CURDIR)/.cache/uml/usr/bin/linux.uml)
 E2EENV = SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" SPILLWAY_UML="$(UML)" $(SHIPPED)
 # The modules beside the product's own.
-MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen
+MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen testdata/dashboards
+# Those of them that hold tests of their own.
+TESTED = testdata/dashboards
 # Runs a pinned tool on the product.
 TOOL = go tool -modfile=testdata/tools/go.mod
 
@@ -43,9 +45,11 @@ run: build ## Build and start spillway on testdata/quickstart, with its data und
 
 test: ## Run the tests that need no other program, with the race detector.
 	CGO_ENABLED=1 go test -race -timeout 4m ./...
+	@set -e; for m in $(TESTED); do echo "go -C $$m test ./..."; $(SHIPPED) go -C $$m test -timeout 4m ./...; done
 
 e2e: build peers ## Run the tests that talk to the real peers.
 	$(E2EENV) go test -tags e2e -count 1 -timeout 10m $(E2E)
+	@set -e; for m in $(TESTED); do echo "go -C $$m test -tags e2e ./..."; $(E2EENV) go -C $$m test -tags e2e -count 1 -timeout 8m ./...; done
 
 peers: ## Build the real peers where they are missing or their pin changed.
 	@testdata/peers/build.sh $(PEERS)
@@ -54,6 +58,8 @@ lint: ## Check form, vet, staticcheck, tidy modules and licences.
 	@files=$$(find . -name '.?*' -prune -o -name '*.go' -print | xargs gofmt -l); [ -z "$$files" ] || { echo "not formatted, run gofmt -w on:"; echo "$$files"; exit 1; }
 	$(SHIPPED) go vet -tags e2e ./... $(E2E)
 	$(SHIPPED) $(TOOL) staticcheck -tags e2e ./... $(E2E)
+	@set -e; for m in $(TESTED); do echo "vet and staticcheck in $$m"; $(SHIPPED) go -C $$m vet -tags e2e ./...; \
+		(cd $$m && $(SHIPPED) go tool -modfile=$(CURDIR)/testdata/tools/go.mod staticcheck -tags e2e ./...); done
 	go mod tidy -diff
 	@set -e; for m in $(MODULES); do echo "go -C $$m mod tidy -diff"; go -C $$m mod tidy -diff; done
 	@$(MAKE) --no-print-directory licences
@@ -103,6 +109,7 @@ golden: ## Rewrite the golden files from what the code does now; read the differ
 	xargs -r -n 1 dirname | sort -u | sed 's|^|./|'); \
 	[ -n "$$dirs" ] || { echo "no test has an -update flag"; exit 0; }; \
 	go test -count 1 $$dirs -update
+	go -C testdata/dashboards test -count 1 -run TestFilesMatch . -update
 
 clean: ## Remove what was built; keeps ./data.
 	rm -rf bin .cache
