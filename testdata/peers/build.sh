@@ -56,3 +56,9 @@ CGO_ENABLED=0 build prometheus github.com/prometheus/prometheus 'prometheus prom
 # zstd: the bars of the benchmarks mean that one.
 CGO_ENABLED=1 build vmagent github.com/VictoriaMetrics/VictoriaMetrics vmagent \
   -ldflags '-s -w -X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=vmagent-VERSION'
+
+# The API server and its store, which the chart is installed into. Kubernetes
+# shows its version where charts look at it.
+CGO_ENABLED=0 build kubernetes k8s.io/kubernetes 'kube-apiserver server' \
+  -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=VERSION -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34'
+ln -sf server "$out/etcd"
