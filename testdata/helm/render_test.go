@@ -10,6 +10,7 @@ import (
 	"path"
 	"path/filepath"
 	"slices"
+	"sort"
 	"strings"
 	"testing"
 
@@ -44,6 +45,16 @@ func newRenderer(t testing.TB) *renderer {
 	return &renderer{c}
 }
 
+// with leaves out all templates but helpers and those named, to be fast.
+func (r *renderer) with(names ...string) *renderer {
+	c := *r.chart
+	c.Templates = slices.DeleteFunc(slices.Clone(c.Templates), func(f *helmchart.File) bool {
+		base := path.Base(f.Name)
+		return !strings.HasPrefix(base, "_") && !slices.Contains(names, base)
+	})
+	return &renderer{&c}
+}
+
 // render does what helm template does: values over the chart's own, checked
 // against the schema, through every template.
 func (r *renderer) render(values map[string]any) (rendered, error) {
@@ -66,7 +77,7 @@ func (r *renderer) render(values map[string]any) (rendered, error) {
 		}
 		docs := releaseutil.SplitManifests(files[name])
 		keys := slices.Collect(maps.Keys(docs))
-		slices.SortFunc(keys, func(a, b string) int { return len(a) - len(b) + strings.Compare(a, b)*boolInt(len(a) == len(b)) })
+		sort.Sort(releaseutil.BySplitManifestsOrder(keys))
 		for _, key := range keys {
 			if strings.TrimSpace(docs[key]) != "" {
 				out.manifests = append(out.manifests, "# Source: "+name+"\n"+strings.TrimSpace(docs[key])+"\n")
@@ -74,13 +85,6 @@ func (r *renderer) render(values map[string]any) (rendered, error) {
 		}
 	}
 	return out, nil
-}
-
-func boolInt(b bool) int {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // values reads YAML as Helm reads a file of values.

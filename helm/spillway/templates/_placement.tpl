@@ -7,7 +7,7 @@
 {{- $known := false -}}
 {{- if kindIs "map" $roles -}}
 {{- $known = hasKey $roles $role -}}
-{{- else -}}
+{{- else if $roles -}}
 {{- $known = has $role $roles -}}
 {{- end -}}
 {{- if $known -}}
