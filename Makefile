@@ -9,7 +9,9 @@ PEERS = .cache/peers
 # The packages that hold end-to-end tests (build tag e2e).
 E2E = ./cmd/spillway $(if $(wildcard testdata/e2e/*.go),./testdata/e2e/...)
 # The modules beside the product's own.
-MODULES = testdata/tools testdata/helm testdata/peers/prometheus testdata/peers/vmagent testdata/peers/kubernetes
+MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/kubernetes testdata/helm
+# Those of them that hold tests of their own.
+TESTED = testdata/helm
 # Runs a pinned tool on the product.
 TOOL = go tool -modfile=testdata/tools/go.mod
 
@@ -27,7 +29,7 @@ COUNT     ?= 1
 PKG       ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test test-chart chart-files e2e peers lint licences fuzz bench bench-peers profile golden clean check
+.PHONY: help build run test chart-files e2e peers lint licences fuzz bench bench-peers profile golden clean check
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -38,22 +40,15 @@ build: ## Build bin/spillway.
 run: build ## Build and start spillway on testdata/quickstart, with its data under ./data.
 	bin/spillway serve --config.file=testdata/quickstart/spillway.yaml
 
-test: test-chart ## Run the tests that need no other program, with the race detector.
+test: ## Run the tests that need no other program, with the race detector.
 	CGO_ENABLED=1 go test -race -timeout 4m ./...
-
-test-chart: build ## Render the Helm chart for many values and check all that comes out.
-	SPILLWAY_BIN="$(CURDIR)/bin/spillway" go -C testdata/helm test -timeout 4m ./...
-
-chart-files: ## Copy dashboards and rules to where Helm packages them.
-	@rm -rf helm/spillway/files; mkdir -p helm/spillway/files/dashboards helm/spillway/files/rules
-	cp dashboards/*.json helm/spillway/files/dashboards/
-	cp dashboards/rules/*.yaml helm/spillway/files/rules/
+	@set -e; for m in $(TESTED); do echo "go -C $$m test ./..."; $(SHIPPED) go -C $$m test -timeout 4m ./...; done
 
 e2e: build peers ## Run the tests that talk to the real peers.
 	SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" \
 		$(SHIPPED) go test -tags e2e -count 1 -timeout 8m $(E2E)
-	SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" \
-		go -C testdata/helm test -tags e2e -count 1 -timeout 8m -run 'E2E$$' ./...
+	@set -e; for m in $(TESTED); do echo "go -C $$m test -tags e2e ./..."; SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" \
+		$(SHIPPED) go -C $$m test -tags e2e -count 1 -timeout 8m ./...; done
 
 peers: ## Build the real peers where they are missing or their pin changed.
 	@testdata/peers/build.sh $(PEERS)
@@ -62,7 +57,8 @@ lint: ## Check form, vet, staticcheck, tidy modules and licences.
 	@files=$$(find . -name '.?*' -prune -o -name '*.go' -print | xargs gofmt -l); [ -z "$$files" ] || { echo "not formatted, run gofmt -w on:"; echo "$$files"; exit 1; }
 	$(SHIPPED) go vet -tags e2e ./... $(E2E)
 	$(SHIPPED) $(TOOL) staticcheck -tags e2e ./... $(E2E)
-	go -C testdata/helm vet -tags e2e ./...
+	@set -e; for m in $(TESTED); do echo "vet and staticcheck in $$m"; $(SHIPPED) go -C $$m vet -tags e2e ./...; \
+		(cd $$m && $(SHIPPED) go tool -modfile=$(CURDIR)/testdata/tools/go.mod staticcheck -tags e2e ./...); done
 	go mod tidy -diff
 	@set -e; for m in $(MODULES); do echo "go -C $$m mod tidy -diff"; go -C $$m mod tidy -diff; done
 	@$(MAKE) --no-print-directory licences
@@ -100,12 +96,18 @@ profile: build ## Record CPU and allocation profiles of the bench load into .cac
 	go build -o .cache/bench ./testdata/bench
 	.cache/bench -profile .cache/profile -items 20000000 -series 100000 $(BENCHFLAGS)
 
+chart-files: ## Copy dashboards and rules to where Helm packages them.
+	@mkdir -p helm/spillway/files/dashboards helm/spillway/files/rules
+	rm -f helm/spillway/files/dashboards/*.json helm/spillway/files/rules/*.yaml
+	cp dashboards/*.json helm/spillway/files/dashboards/
+	cp dashboards/rules/*.yaml helm/spillway/files/rules/
+
 golden: ## Rewrite the golden files from what the code does now; read the difference.
 	@set -e; dirs=$$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"' cmd ingester relabel policy ratecontrol governor 2>/dev/null | \
 	xargs -r -n 1 dirname | sort -u | sed 's|^|./|'); \
 	[ -n "$$dirs" ] || { echo "no test has an -update flag"; exit 0; }; \
 	go test -count 1 $$dirs -update
-	go -C testdata/helm test -count 1 ./... -update
+	go -C testdata/helm test -count 1 -run 'Golden|ValuesTable' . -update
 
 clean: ## Remove what was built; keeps ./data.
 	rm -rf bin .cache

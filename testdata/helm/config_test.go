@@ -2,6 +2,7 @@ package chart
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"os/exec"
@@ -125,8 +126,9 @@ func TestRefusals(t *testing.T) {
 		{"half an ingester", `ingester: {replicaCount: 1.5}`, "at '/ingester/replicaCount': got number, want"},
 		{"no nodes", `global: {numNodes: 0}`, "at '/global/numNodes': minimum: got 0, want 1"},
 		{"budget", "ingester: {replicaCount: 10}\nsinks: {mimir: {remote_write: {endpoints: [http://m/w]}}}\nconnectionBudgets: {mimir: 500}",
-			"connectionBudgets.mimir: 10 ingesters x 64 connections are 640 to each endpoint, 140 more than its budget 500: lower sinks.mimir max_connections_per_endpoint to 50, or raise the budget"},
-		{"budget of nothing", `connectionBudgets: {mimir: 500}`, "connectionBudgets.mimir: no sink of that name has endpoints; sinks with endpoints are: none"},
+			"connectionBudgets.mimir: 10 ingesters x 64 connections are 640 to each endpoint, 140 more than its budget 500: let sinks.mimir make at most 50 from each ingester, or raise the budget"},
+		{"budget of brokers", "ingester: {replicaCount: 10}\nsinks: {k: {kafka: {brokers: [k1:9092]}}}\nconnectionBudgets: {k: 319}", "10 ingesters x 32 connections are 320 to each endpoint, 1 more than its budget 319"},
+		{"budget of nothing", `connectionBudgets: {mimir: 500}`, "connectionBudgets.mimir: no sink of that name makes connections; those that do are: none"},
 		{"sink", `streams: {metrics: {sink: mimir}}`, `streams.metrics.sink: there is no sink "mimir"; sinks are: none`},
 		{"written", `config: {policy_file: a, ingester: {replica_count: 3}, server: {tls: {}}}`,
 			"config.policy_file: the chart writes it; set rateControl.policies\nconfig.server.tls: the chart writes it; set tls\nconfig.ingester.replica_count: the chart writes it; set ingester.replicaCount"},
@@ -168,6 +170,40 @@ func TestSections(t *testing.T) {
 	require.NoError(t, json.Unmarshal(r.chart.Schema, &schema))
 	require.ElementsMatch(t, slices.Collect(maps.Keys(program.Config)), slices.Collect(maps.Keys(schema.Properties.Config.Properties)),
 		"values.schema.json, config: the program's sections have changed")
+}
+
+// TestConnectionDefaults holds the numbers of connections that the chart takes
+// where a sink does not say against the program's own.
+func TestConnectionDefaults(t *testing.T) {
+	r, bin := newRenderer(t), spillway(t)
+	for kind, where := range map[string]string{"remote_write": `endpoints: ["http://a:1/w"]`, "otlp": `endpoints: ["http://a:1/w"]`, "kafka": `brokers: ["a:1"]`} {
+		t.Run(kind, func(t *testing.T) {
+			out, err := r.render(values(t, fmt.Sprintf("ingester: {replicaCount: 10}\nsinks: {x: {%s: {%s}}}", kind, where)))
+			require.NoError(t, err)
+			file := unpack(t, out, t.TempDir())
+			cmd := exec.Command(bin, "check", "config", file)
+			if text, err := cmd.CombinedOutput(); err != nil && strings.Contains(string(text), "field "+kind+" not found") {
+				t.Skip("this program has no sink of the kind " + kind)
+			}
+			options := check(t, bin, file).Config.Sinks["x"].(map[string]any)[kind].(map[string]any)
+			each, ok := options["max_connections_per_endpoint"]
+			if !ok {
+				each = options["max_connections_per_broker"]
+			}
+			require.Contains(t, out.notes, fmt.Sprintf("Connections to each endpoint of sink x: at most %v0 (10 x %v)", each, each))
+		})
+	}
+}
+
+// TestKubernetesVersions shows that what an older API server does not know is left out.
+func TestKubernetesVersions(t *testing.T) {
+	for version, sleeps := range map[string]bool{"v1.27.3": false, "v1.29.9": false, "v1.30.0": true, "v1.34.4": true} {
+		r := newRenderer(t)
+		r.version = version
+		out, err := r.render(nil)
+		require.NoError(t, err)
+		require.Equal(t, sleeps, strings.Contains(strings.Join(out.manifests, ""), "preStop:"), version)
+	}
 }
 
 // TestWhatRestarts shows which changes give the pods a new template, hence

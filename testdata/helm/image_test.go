@@ -97,6 +97,25 @@ func image(t *testing.T, d dockerfile) string {
 	return dir
 }
 
+// TestBuildContextE2E requires that the build sees every folder that the binary is
+// made of: .dockerignore names what it may see.
+func TestBuildContextE2E(t *testing.T) {
+	ignore, err := os.ReadFile(filepath.Join(root, ".dockerignore"))
+	require.NoError(t, err)
+	list := exec.Command("go", "list", "-deps", "-f", `{{if .Module}}{{if .Module.Main}}{{.ImportPath}} {{join .EmbedFiles " "}}{{end}}{{end}}`, "./cmd/spillway")
+	list.Dir = root
+	out, err := list.Output()
+	require.NoError(t, err)
+	for line := range strings.Lines(string(out)) {
+		fields := strings.Fields(strings.TrimPrefix(line, "github.com/spillway-telemetry/spillway/"))
+		top, _, _ := strings.Cut(fields[0], "/")
+		require.Contains(t, string(ignore), "\n!"+top+"\n")
+		for _, embedded := range fields {
+			require.NotContains(t, embedded, "testdata/", "the build does not see what is in a folder testdata")
+		}
+	}
+}
+
 func requireRoot(t *testing.T) {
 	t.Helper()
 	if os.Geteuid() != 0 {

@@ -3,7 +3,6 @@
 package chart
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -91,7 +90,7 @@ func lifeOfRelease(t *testing.T, c *cluster) {
 	config, policy := newVolume(t, c.configMap(t, "config")), newVolume(t, c.configMap(t, "policy"))
 	p := startPod(t, podOf(t, first, map[string]*volume{"config": config, "policy": policy}))
 	p.requireConfined(t)
-	require.Equal(t, "300", p.rateLimits(t)["team-a"])
+	require.EqualValues(t, 300, p.rateOf(t, "metrics", "team-a"))
 
 	upgrade := func(values map[string]any) error {
 		u := action.NewUpgrade(helm)
@@ -103,8 +102,8 @@ func lifeOfRelease(t *testing.T, c *cluster) {
 	require.Equal(t, first.Generation, c.statefulSet(t).Generation, "a change of the policy must leave the StatefulSet alone")
 	policy.put(t, c.configMap(t, "policy"))
 	eventually(t, "the policy is in force", func() error {
-		if rate := p.rateLimits(t)["team-a"]; rate != "400" {
-			return errors.New("team-a has " + rate)
+		if rate := p.rateOf(t, "metrics", "team-a"); rate != 400 {
+			return fmt.Errorf("team-a has %v", rate)
 		}
 		return nil
 	})

@@ -13,7 +13,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -168,33 +167,25 @@ func (p *pod) requireConfined(t *testing.T) {
 	t.Fatalf("no root in\n%s", mounts)
 }
 
-// rateLimits is what of /api/v1/ratecontrol the tests look at.
-func (p *pod) rateLimits(t *testing.T) map[string]string {
+// rateOf is a class's rate over all ingesters as the program enforces it.
+func (p *pod) rateOf(t *testing.T, stream, class string) float64 {
 	t.Helper()
-	var answer any
+	var answer struct {
+		Streams map[string]struct {
+			Classes []struct {
+				Name string  `json:"name"`
+				Rate float64 `json:"rate"`
+			} `json:"classes"`
+		} `json:"streams"`
+	}
 	require.NoError(t, json.Unmarshal([]byte(p.get(t, "/api/v1/ratecontrol")), &answer))
-	found := map[string]string{}
-	collectClasses(answer, found)
-	return found
-}
-
-// collectClasses looks for classes with their rates wherever the answer has them.
-func collectClasses(v any, found map[string]string) {
-	switch v := v.(type) {
-	case []any:
-		for _, inner := range v {
-			collectClasses(inner, found)
-		}
-	case map[string]any:
-		name, named := v["name"].(string)
-		rate, rated := v["rate"].(float64)
-		if named && rated {
-			found[name] = strconv.FormatFloat(rate, 'f', -1, 64)
-		}
-		for _, inner := range v {
-			collectClasses(inner, found)
+	for _, c := range answer.Streams[stream].Classes {
+		if c.Name == class {
+			return c.Rate
 		}
 	}
+	t.Fatalf("stream %s has no class %s", stream, class)
+	return 0
 }
 
 // volume is a folder with a ConfigMap's files as the kubelet keeps it: files are

@@ -35,6 +35,21 @@ func TestValuesTable(t *testing.T) {
 	requireGolden(t, file, before+tableStart+"\n"+table+"\n"+tableEnd+after)
 }
 
+// TestReadmeExample renders the README's policy and looks for what it says a user reads.
+func TestReadmeExample(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join(chartDir, "README.md"))
+	require.NoError(t, err)
+	_, example, ok := strings.Cut(string(text), "```yaml\n")
+	require.True(t, ok)
+	example, rest, _ := strings.Cut(example, "```\n")
+	out, err := newRenderer(t).render(values(t, example))
+	require.NoError(t, err)
+	_, notes, _ := strings.Cut(rest, "```\n")
+	notes, _, ok = strings.Cut(notes, "```\n")
+	require.True(t, ok)
+	require.Contains(t, out.notes, strings.TrimSpace(notes))
+}
+
 // tableRows has a row for each value with a comment. A value without one must
 // be a section, all of whose values have rows.
 func tableRows(t *testing.T, section *yaml.Node, under string) []string {

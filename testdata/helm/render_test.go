@@ -35,14 +35,17 @@ type rendered struct {
 	notes     string
 }
 
-// renderer holds the chart, read once.
-type renderer struct{ chart *helmchart.Chart }
+// renderer holds the chart, read once, and the version of the cluster.
+type renderer struct {
+	chart   *helmchart.Chart
+	version string
+}
 
 func newRenderer(t testing.TB) *renderer {
 	t.Helper()
 	c, err := loader.LoadDir(chartDir)
 	require.NoError(t, err)
-	return &renderer{c}
+	return &renderer{c, "v1.34.4"}
 }
 
 // with leaves out all templates but helpers and those named, to be fast.
@@ -52,7 +55,7 @@ func (r *renderer) with(names ...string) *renderer {
 		base := path.Base(f.Name)
 		return !strings.HasPrefix(base, "_") && !slices.Contains(names, base)
 	})
-	return &renderer{&c}
+	return &renderer{&c, r.version}
 }
 
 // render does what helm template does: values over the chart's own, checked
@@ -60,7 +63,7 @@ func (r *renderer) with(names ...string) *renderer {
 func (r *renderer) render(values map[string]any) (rendered, error) {
 	options := chartutil.ReleaseOptions{Name: "demo", Namespace: "telemetry", Revision: 1, IsInstall: true}
 	capabilities := *chartutil.DefaultCapabilities
-	capabilities.KubeVersion = chartutil.KubeVersion{Version: "v1.34.4", Major: "1", Minor: "34"}
+	capabilities.KubeVersion = chartutil.KubeVersion{Version: r.version}
 	full, err := chartutil.ToRenderValues(r.chart, values, options, &capabilities)
 	if err != nil {
 		return rendered{}, err

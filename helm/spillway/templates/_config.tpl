@@ -113,14 +113,17 @@ places under ingester.config, and twice, what is in both.
 
 {{/*
 Sets connections: for each sink that forwards, how many connections one ingester
-may make to one endpoint. 64 is the program's default.
+may make to one endpoint or broker. 64 and 32 are the program's defaults.
 */}}
 {{- define "spillway.connections" -}}
 {{- $found := dict -}}
 {{- range $name, $sink := .root.Values.sinks -}}
 {{- range $kind, $options := $sink -}}
-{{- if and (kindIs "map" $options) (hasKey $options "endpoints") -}}
+{{- if not (kindIs "map" $options) -}}
+{{- else if hasKey $options "endpoints" -}}
 {{- $_ := set $found $name (int64 (get $options "max_connections_per_endpoint" | default 64)) -}}
+{{- else if hasKey $options "brokers" -}}
+{{- $_ := set $found $name (int64 (get $options "max_connections_per_broker" | default 32)) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
@@ -134,10 +137,10 @@ may make to one endpoint. 64 is the program's default.
 {{- $found := .connections -}}
 {{- range $name, $budget := .root.Values.connectionBudgets -}}
 {{- if not (hasKey $found $name) -}}
-{{- $_ := set $problems "lines" (append $problems.lines (printf "connectionBudgets.%s: no sink of that name has endpoints; sinks with endpoints are: %s" $name (keys $found | sortAlpha | join ", " | default "none"))) -}}
+{{- $_ := set $problems "lines" (append $problems.lines (printf "connectionBudgets.%s: no sink of that name makes connections; those that do are: %s" $name (keys $found | sortAlpha | join ", " | default "none"))) -}}
 {{- else if gt (mul $n (get $found $name)) (int64 $budget) -}}
 {{- $each := get $found $name -}}
-{{- $_ := set $problems "lines" (append $problems.lines (printf "connectionBudgets.%s: %d ingesters x %d connections are %d to each endpoint, %d more than its budget %d: lower sinks.%s max_connections_per_endpoint to %d, or raise the budget" $name $n $each (mul $n $each) (sub (mul $n $each) (int64 $budget)) (int64 $budget) $name (div (int64 $budget) $n))) -}}
+{{- $_ := set $problems "lines" (append $problems.lines (printf "connectionBudgets.%s: %d ingesters x %d connections are %d to each endpoint, %d more than its budget %d: let sinks.%s make at most %d from each ingester, or raise the budget" $name $n $each (mul $n $each) (sub (mul $n $each) (int64 $budget)) (int64 $budget) $name (div (int64 $budget) $n))) -}}
 {{- end -}}
 {{- end -}}
 {{- end -}}
