@@ -123,6 +123,29 @@ func TestPolicyProblems(t *testing.T) {
 	}
 }
 
+// TestMatchers holds the chart's reading of matchers against the program's, on
+// each corner of the syntax.
+func TestMatchers(t *testing.T) {
+	r := newRenderer(t).with("configmap.yaml", "NOTES.txt")
+	for matcher, valid := range map[string]bool{
+		`a="b"`: true, ` a = "b" `: true, "a\n=\t'b'": true, "a=`b`": true, `"x y"!="b"`: true, `'x'!~"b"`: true, "`x`=\"b\"": true,
+		`a=""`: true, `a=~""`: true, `a=~"b|c.*"`: true, `a=~"\\d"`: true, "a=~`\\d`": true, `a=~"\Qb"`: false, "a=~`\\Qb`": true,
+		`a='it\'s'`: true, `a="it\'s"`: false, `a='say \"x\"'`: false, `a="\377"`: true, `a="\400"`: false, `a="\78"`: false,
+		`a="\xff"`: true, `"\xff"="b"`: false, `a="\xg0"`: false, `a="\u00e9"`: true, `a="\ud800"`: false,
+		`a="\U0010ffff"`: true, `a="\U00110000"`: false, `a="\U0000dfff"`: false, `"\u0061"="b"`: true, `""="b"`: false,
+		`a=~"("`: false, `a=~"b)|(c"`: false, `a=~"b\\"`: false, `a=~"*"`: false, `a=~"b{2000}"`: false, `a="("`: true, `a=~"(?i)b"`: true, `a=~"(?P<x>b)"`: true,
+		`a="{{ .x }}"`: true, `a="}}\u007b{"`: true, `a="b" `: true, `a="b",`: false, `a="b",c="d"`: false, `a=b`: false, `a`: false, `"a"`: false, ``: false,
+		`a=="b"`: false, `a.b="c"`: false, `1a="b"`: false, `a:b="c"`: false, `é="b"`: false, `"é"="b"`: true, `a="b"}`: false, `{a="b"}`: false,
+		`a="b"#c`: false, "a=\"b\nc\"": false, "a=`b\nc`": true, `a=~"b" or`: false, `on="b"`: true, `inf="b"`: true, "a=\"\uFFFD\"": false,
+	} {
+		file := "streams: {logs: {rate: 1, burst: 1, rules: [{class: x, matchers: [" + strconv.Quote(matcher) + "]}]}}"
+		_, err := policy.Load([]byte(file), "p", 1)
+		require.Equal(t, valid, err == nil, "the program: %q: %v", matcher, err)
+		_, err = accepts(t, r, "logs: {rate: 1, burst: 1, rules: [{class: x, matchers: ["+strconv.Quote(matcher)+"]}]}", 1)
+		require.Equal(t, valid, err == nil, "the chart: %q: %v", matcher, err)
+	}
+}
+
 // TestPolicyAgreement holds the chart against the program on policies made at
 // random, most of them near the edge between valid and not: the chart renders exactly
 // those that the program reads, and the program then reads the same policy from the
@@ -160,6 +183,24 @@ func report(s *policy.Set) policy.Report {
 	r := s.Report()
 	slices.Sort(r.Warnings)
 	return r
+}
+
+// TestPercentOfNothing: nothing is over a cap of 0 but a rate above 0.
+func TestPercentOfNothing(t *testing.T) {
+	r := newRenderer(t)
+	for streams, valid := range map[string]bool{
+		`logs: {rate: 0, burst: 1, classes: [{name: a, percent: 70}, {name: b, percent: 70}]}`: true,
+		`logs: {rate: 0, burst: 1, classes: [{name: a, percent: 70}, {name: b, rate: 0}]}`:     true,
+		`logs: {rate: 0, burst: 1, classes: [{name: a, rate: 0.000001}]}`:                      false,
+	} {
+		_, err := policy.Load([]byte(indentUnder(streams)), "p", 3)
+		require.Equal(t, valid, err == nil, "the program: %s: %v", streams, err)
+		out, err := accepts(t, r, streams, 3)
+		require.Equal(t, valid, err == nil, "the chart: %s: %v", streams, err)
+		if valid {
+			require.Contains(t, out.notes, "  default                               0      0%                      0                    0\n")
+		}
+	}
 }
 
 // requireNotes compares the table that a user sees after helm install with what

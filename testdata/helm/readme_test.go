@@ -3,8 +3,10 @@ package chart
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -133,6 +135,38 @@ func TestPackagedFiles(t *testing.T) {
 		got := contents(t, filepath.Join(chartDir, "files", kind.to, kind.ext))
 		require.Equal(t, want, got, "make chart-files copies %s/%s into the chart", kind.from, kind.ext)
 	}
+}
+
+// TestDashboardsAndRules requires that what the chart carries arrives as it is.
+func TestDashboardsAndRules(t *testing.T) {
+	out, err := newRenderer(t).render(valueSets(t)["monitoring"])
+	require.NoError(t, err)
+	for name, text := range contents(t, filepath.Join(chartDir, "files/dashboards/*.json")) {
+		m := out.find(t, "ConfigMap", "-dashboard-"+strings.TrimSuffix(name, ".json"))
+		require.Equal(t, strings.TrimRight(text, "\n"), strings.TrimRight(m.Data[name], "\n"))
+		require.Less(t, len(text), 1<<20-4096, "%s does not fit into a ConfigMap", name)
+		require.Equal(t, "1", m.Metadata.Labels["grafana_dashboard"])
+	}
+	var want []any
+	files := contents(t, filepath.Join(chartDir, "files/rules/*.yaml"))
+	for _, name := range slices.Sorted(maps.Keys(files)) {
+		var file struct {
+			Groups []any `yaml:"groups"`
+		}
+		require.NoError(t, yaml.Unmarshal([]byte(files[name]), &file))
+		want = append(want, file.Groups...)
+	}
+	var got struct {
+		Spec struct {
+			Groups []any `yaml:"groups"`
+		} `yaml:"spec"`
+	}
+	for _, manifest := range out.manifests {
+		if strings.Contains(manifest, "kind: PrometheusRule") {
+			require.NoError(t, yaml.Unmarshal([]byte(manifest), &got))
+		}
+	}
+	require.ElementsMatch(t, want, got.Spec.Groups)
 }
 
 // contents reads files by name.

@@ -87,7 +87,6 @@ places under ingester.config, and twice, what is in both.
 {{- with .Values.sinks -}}
 {{- $_ := set $config "sinks" (deepCopy .) -}}
 {{- end -}}
-{{- include "spillway.wholes" $config -}}
 {{- toYaml $config -}}
 {{- end -}}
 
@@ -106,7 +105,6 @@ places under ingester.config, and twice, what is in both.
 {{- end -}}
 {{- end -}}
 {{- if $streams -}}
-{{- include "spillway.wholes" $streams -}}
 {{- toYaml (dict "streams" $streams) -}}
 {{- end -}}
 {{- end -}}

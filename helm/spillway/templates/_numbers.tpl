@@ -42,29 +42,3 @@ would not fit; spillway.micro.scaled works it out in two parts that do.
 {{- define "spillway.rounded" -}}
 {{- include "spillway.decimal" (mul (div (add . 500) 1000) 1000) -}}
 {{- end -}}
-
-{{/*
-Turns whole floats into integers in place, in maps and lists: YAML gives charts
-every number as a float, and a million would be written 1e+06.
-*/}}
-{{- define "spillway.wholes" -}}
-{{- $in := . -}}
-{{- range $key := keys $in -}}
-{{- $value := get $in $key -}}
-{{- if kindIs "map" $value -}}
-{{- include "spillway.wholes" $value -}}
-{{- else if kindIs "slice" $value -}}
-{{- $list := list -}}
-{{- range $item := $value -}}
-{{- $holder := dict "item" $item -}}
-{{- include "spillway.wholes" $holder -}}
-{{- $list = append $list $holder.item -}}
-{{- end -}}
-{{- $_ := set $in $key $list -}}
-{{- else if kindIs "float64" $value -}}
-{{- if and (eq $value (floor $value)) (lt $value 9e15) (gt $value -9e15) -}}
-{{- $_ := set $in $key (int64 $value) -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
-{{- end -}}
