@@ -121,7 +121,7 @@ func requireRoot(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("only root can change the root folder and the user of a process")
 	}
-	for _, program := range []string{"unshare", "mount", "chroot", "ldd"} {
+	for _, program := range []string{"unshare", "nsenter", "mount", "chroot", "ldd"} {
 		if _, err := exec.LookPath(program); err != nil {
 			t.Skipf("%s is not on this machine", program)
 		}

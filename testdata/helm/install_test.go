@@ -72,7 +72,7 @@ func policyValues(t *testing.T, rate int, more string) map[string]any {
 	t.Helper()
 	return values(t, fmt.Sprintf(`
 ingester: {replicaCount: 4}
-rateControl: {policies: {metrics: {rate: 1000, burst: 2000, classes: [{name: team-a, rate: %d}], rules: [{class: team-a, matchers: ['team="a"']}]}}}
+rateControl: {policies: {metrics: {rate: 1000, burst: 2000, classes: [{name: team-a, rate: %d}], rules: [{class: team-a, matchers: ['team="team-00"']}]}}}
 %s`, rate, more))
 }
 
@@ -92,6 +92,9 @@ func lifeOfRelease(t *testing.T, c *cluster) {
 	p.requireConfined(t)
 	require.EqualValues(t, 300, p.rateOf(t, "metrics", "team-a"))
 
+	p.load(t)
+	requireConserved(t, p)
+
 	upgrade := func(values map[string]any) error {
 		u := action.NewUpgrade(helm)
 		u.Namespace = namespace
@@ -108,6 +111,9 @@ func lifeOfRelease(t *testing.T, c *cluster) {
 		return nil
 	})
 
+	p.load(t)
+	requireConserved(t, p)
+
 	require.ErrorContains(t, upgrade(policyValues(t, 1001, "")), "team-a 1001 = 1001 items per second, 1 more than the cap's rate 1000")
 	require.Contains(t, c.configMap(t, "policy")["policy.yaml"], "rate: 400", "a policy that is refused changes nothing")
 
@@ -121,6 +127,25 @@ func lifeOfRelease(t *testing.T, c *cluster) {
 	sets, err := c.typed.AppsV1().StatefulSets(namespace).List(t.Context(), meta.ListOptions{})
 	require.NoError(t, err)
 	require.Empty(t, sets.Items)
+}
+
+// requireConserved requires that every item has one outcome: own metrics are
+// written all the while, so it waits for an instant without a batch in flight.
+func requireConserved(t *testing.T, p *pod) {
+	t.Helper()
+	eventually(t, "received is the sum of all outcomes", func() error {
+		items := p.items(t)
+		received := items["received"]
+		sum := items["invalid"] + items["dropped"] + items["exempt"] + items["admitted"] + items["refused"]
+		if received != sum {
+			return fmt.Errorf("received %v, with an outcome %v: %v", received, sum, items)
+		}
+		if items["dropped"] == 0 || items["admitted"] == 0 {
+			return fmt.Errorf("the load must be above the limits: %v", items)
+		}
+		return nil
+	})
+	t.Logf("items: %v", p.items(t))
 }
 
 func (c *cluster) statefulSet(t *testing.T) *apps.StatefulSet {

@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -186,6 +187,31 @@ func (p *pod) rateOf(t *testing.T, stream, class string) float64 {
 	}
 	t.Fatalf("stream %s has no class %s", stream, class)
 	return 0
+}
+
+// load sends series in the container's network, more than the policy admits.
+func (p *pod) load(t *testing.T) {
+	t.Helper()
+	ns := fmt.Sprintf("--net=/proc/%d/ns/net", p.pid)
+	out, err := exec.Command(mustFind(t, "nsenter"), ns, spillway(t), "load", "--requests=4", "--series=2000").CombinedOutput()
+	require.NoError(t, err, string(out))
+}
+
+// items sums the items of stream metrics by outcome.
+func (p *pod) items(t *testing.T) map[string]float64 {
+	t.Helper()
+	sums := map[string]float64{}
+	for line := range strings.Lines(p.get(t, "/metrics")) {
+		name, rest, ok := strings.Cut(strings.TrimPrefix(line, "spillway_"), "_items_total{")
+		if !ok || !strings.Contains(rest, `stream="metrics"`) {
+			continue
+		}
+		fields := strings.Fields(rest)
+		value, err := strconv.ParseFloat(fields[len(fields)-1], 64)
+		require.NoError(t, err, line)
+		sums[name] += value
+	}
+	return sums
 }
 
 // volume is a folder with a ConfigMap's files as the kubelet keeps it: files are

@@ -198,7 +198,7 @@ func TestPercentOfNothing(t *testing.T) {
 		out, err := accepts(t, r, streams, 3)
 		require.Equal(t, valid, err == nil, "the chart: %s: %v", streams, err)
 		if valid {
-			require.Contains(t, out.notes, "  default                               0      0%                      0                    0\n")
+			require.Contains(t, out.notes, "  default                               0      0%                      0                    0  loses everything\n")
 		}
 	}
 }
@@ -227,9 +227,22 @@ func requireNotes(t *testing.T, notes string, report policy.Report) {
 			require.Equal(t, fmt.Sprintf("%d%%", class.SharePercent), row[2], notes)
 			requireNear(t, class.RatePerIngester, row[3])
 			require.Equal(t, strconv.FormatInt(class.BurstPerIngester, 10), row[4], notes)
-			require.Equal(t, class.Configured, len(row) == 5, notes)
+			require.Equal(t, noteOf(class), strings.Join(row[5:], " "), notes)
 		}
 	}
+}
+
+// noteOf is what a user must be told about a class, as the program's warnings do.
+func noteOf(class policy.ClassReport) string {
+	switch {
+	case !class.Configured:
+		return "not defined: loses all that its rules match"
+	case class.BurstPerIngester == 0:
+		return "loses everything"
+	case class.BurstPerIngester == 1:
+		return "loses every group of 2 or more"
+	}
+	return ""
 }
 
 func requireNear(t *testing.T, want float64, text string) {

@@ -10,10 +10,14 @@ percentages in millionths, bursts as POLICY.md calculates them.
 {{- printf "  %-24s %14s %7s %22s %20s" "class" "items/s" "share" "items/s per ingester" "burst per ingester" }}
 {{- range $holder.rows }}
 {{- $burst := int64 0 }}
+{{- $note := .note }}
 {{- if .some }}
 {{- $burst = max 1 (div (mul (int64 $.policy.burst) .share) (mul 100 $.replicas)) }}
+{{- if eq $burst 1 }}
+{{- $note = "  loses every group of 2 or more" }}
 {{- end }}
-{{ printf "  %-24s %14s %7s %22s %20d%s" .name (include "spillway.rounded" .micro) (printf "%d%%" .share) (include "spillway.rounded" (div .micro $.replicas)) $burst .note }}
+{{- end }}
+{{ printf "  %-24s %14s %7s %22s %20d%s" .name (include "spillway.rounded" .micro) (printf "%d%%" .share) (include "spillway.rounded" (div .micro $.replicas)) $burst $note }}
 {{- end }}
 {{- end -}}
 
@@ -56,11 +60,11 @@ then those that only rules name.
 {{- range $policy.rules -}}
 {{- if not (has .class $names) -}}
 {{- $names = append $names .class -}}
-{{- $rows = append $rows (dict "name" .class "micro" (int64 0) "share" (int64 0) "some" false "note" "  not defined: all that its rules match is dropped") -}}
+{{- $rows = append $rows (dict "name" .class "micro" (int64 0) "share" (int64 0) "some" false "note" "  not defined: loses all that its rules match") -}}
 {{- end -}}
 {{- end -}}
 {{- range $rows -}}
-{{- $_ := set . "note" (.note | default "") -}}
+{{- $_ := set . "note" (.note | default (.some | ternary "" "  loses everything")) -}}
 {{- end -}}
 {{- $_ := set . "rows" $rows -}}
 {{- end -}}
