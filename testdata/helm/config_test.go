@@ -9,10 +9,40 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
+
+// built is the program, made once where SPILLWAY_BIN does not name one.
+var built = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "spillway-chart-")
+	if err != nil {
+		return "", err
+	}
+	bin := filepath.Join(dir, "spillway")
+	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", bin, "./cmd/spillway")
+	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
+		return bin, fmt.Errorf("%w\n%s", err, out)
+	}
+	return bin, nil
+})
+
+// TestMain removes what built has left.
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if used.Load() {
+		bin, _ := built()
+		_ = os.RemoveAll(filepath.Dir(bin))
+	}
+	os.Exit(code)
+}
+
+// used says that built was called.
+var used atomic.Bool
 
 // spillway is the program: SPILLWAY_BIN, else built here.
 func spillway(t testing.TB) string {
@@ -20,11 +50,9 @@ func spillway(t testing.TB) string {
 	if bin := os.Getenv("SPILLWAY_BIN"); bin != "" {
 		return bin
 	}
-	bin := filepath.Join(t.TempDir(), "spillway")
-	build := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags", "-s -w", "-o", bin, "./cmd/spillway")
-	build.Dir, build.Env = root, append(os.Environ(), "CGO_ENABLED=0")
-	out, err := build.CombinedOutput()
-	require.NoError(t, err, string(out))
+	used.Store(true)
+	bin, err := built()
+	require.NoError(t, err)
 	return bin
 }
 
