@@ -3,11 +3,9 @@ package chart
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -177,8 +175,8 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-// TestSections holds the schema's sections of the configuration file against
-// those that the program has.
+// TestSections requires that the schema knows every section of the program's
+// configuration file.
 func TestSections(t *testing.T) {
 	r, bin := newRenderer(t), spillway(t)
 	cmd := exec.Command(bin, "check", "config", os.DevNull, "--format=json")
@@ -196,8 +194,9 @@ func TestSections(t *testing.T) {
 		} `json:"properties"`
 	}
 	require.NoError(t, json.Unmarshal(r.chart.Schema, &schema))
-	require.ElementsMatch(t, slices.Collect(maps.Keys(program.Config)), slices.Collect(maps.Keys(schema.Properties.Config.Properties)),
-		"values.schema.json, config: the program's sections have changed")
+	for section := range program.Config {
+		require.Contains(t, schema.Properties.Config.Properties, section, "values.schema.json, config")
+	}
 }
 
 // TestConnectionDefaults holds the numbers of connections that the chart takes

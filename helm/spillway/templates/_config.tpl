@@ -65,10 +65,9 @@ places under ingester.config, and twice, what is in both.
 {{- $config := deepCopy .Values.config -}}
 {{- $server := deepCopy ($config.server | default dict) -}}
 {{- $_ := set $server "http_listen_address" ":9900" -}}
-{{- if .Values.otlp.enabled -}}
-{{- $_ := set $server "otlp_grpc_listen_address" ":4317" -}}
-{{- $_ := set $server "otlp_http_listen_address" ":4318" -}}
-{{- end -}}
+{{- /* An empty address switches a listener off. */ -}}
+{{- $_ := set $server "otlp_grpc_listen_address" (.Values.otlp.enabled | ternary ":4317" "") -}}
+{{- $_ := set $server "otlp_http_listen_address" (.Values.otlp.enabled | ternary ":4318" "") -}}
 {{- if .Values.tls.existingSecret -}}
 {{- $tls := dict "cert_file" "/etc/spillway/tls/tls.crt" "key_file" "/etc/spillway/tls/tls.key" -}}
 {{- if .Values.tls.clientCA -}}
