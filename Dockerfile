@@ -15,6 +15,7 @@ RUN mkdir -p /out/data /out/etc/spillway/config
 RUN printf 'server: {http_listen_address: ":9900"}\n' >/out/etc/spillway/config/spillway.yaml
 
 FROM scratch
+LABEL org.opencontainers.image.source=https://github.com/spillway-telemetry/spillway org.opencontainers.image.licenses=Apache-2.0
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/ca-certificates.crt
 COPY --from=build /src/bin/spillway /usr/bin/spillway
 COPY --from=build /out/etc/spillway /etc/spillway

@@ -116,10 +116,10 @@ func freePort(t *testing.T) string {
 	return port
 }
 
-// eventually waits for another process, for up to a minute.
+// eventually waits for another process, for up to two minutes.
 func eventually(t *testing.T, what string, ok func() error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()

@@ -126,6 +126,9 @@ func requireRoot(t *testing.T) {
 			t.Skipf("%s is not on this machine", program)
 		}
 	}
+	if out, err := exec.Command("unshare", "--mount", "--net", "true").CombinedOutput(); err != nil {
+		t.Skipf("this machine allows no namespaces (%v): %s", err, out)
+	}
 }
 
 // TestImageE2E shows that the image holds nothing but what it should, that the
