@@ -3,7 +3,7 @@
 #
 #   build.sh OUT
 #
-# leaves prometheus, promtool and vmagent in the folder OUT. Each folder beside
+# leaves prometheus, promtool, vmagent, kube-apiserver and etcd in the folder OUT. Each folder beside
 # this script is a Go module that pins one peer with all that it is made of, so
 # that a peer's dependencies never touch those of the product. A peer is built
 # only when it is missing or when its pin, its flags or the Go version changed.
@@ -61,4 +61,4 @@ CGO_ENABLED=1 build vmagent github.com/VictoriaMetrics/VictoriaMetrics vmagent \
 # shows its version where charts look at it.
 CGO_ENABLED=0 build kubernetes k8s.io/kubernetes 'kube-apiserver server' \
   -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=VERSION -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34'
-ln -sf server "$out/etcd"
+ln -sf server "$out/etcd" # Go names the program after its folder
