@@ -12,9 +12,9 @@ E2E = ./cmd/spillway $(if $(wildcard testdata/e2e/*.go),./testdata/e2e/...)
 UML = $(wildcard $(CURDIR)/.cache/uml/usr/bin/linux.uml)
 E2EENV = SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" SPILLWAY_UML="$(UML)" $(SHIPPED)
 # The modules beside the product's own.
-MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen testdata/dashboards
+MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen testdata/peers/kubernetes testdata/dashboards testdata/helm
 # Those of them that hold tests of their own.
-TESTED = testdata/dashboards
+TESTED = testdata/dashboards testdata/helm
 # Runs a pinned tool on the product.
 TOOL = go tool -modfile=testdata/tools/go.mod
 
@@ -32,7 +32,7 @@ COUNT     ?= 1
 PKG       ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test e2e peers lint licences fuzz bench bench-peers governor-experiment profile golden clean check
+.PHONY: help build run test chart-files e2e peers lint licences fuzz bench bench-peers governor-experiment profile golden clean check
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' Makefile
@@ -104,12 +104,19 @@ profile: build ## Record CPU and allocation profiles of the bench load into .cac
 	go build -o .cache/bench ./testdata/bench
 	.cache/bench -profile .cache/profile -items 20000000 -series 100000 $(BENCHFLAGS)
 
+chart-files: ## Copy dashboards and rules to where Helm packages them.
+	@mkdir -p helm/spillway/files/dashboards helm/spillway/files/rules
+	rm -f helm/spillway/files/dashboards/*.json helm/spillway/files/rules/*.yaml
+	cp dashboards/*.json helm/spillway/files/dashboards/
+	cp dashboards/rules/*.yaml helm/spillway/files/rules/
+
 golden: ## Rewrite the golden files from what the code does now; read the difference.
 	@set -e; dirs=$$(grep -rlE --include='*_test.go' 'flag\.Bool\("update"' cmd ingester relabel policy ratecontrol governor 2>/dev/null | \
 	xargs -r -n 1 dirname | sort -u | sed 's|^|./|'); \
 	[ -n "$$dirs" ] || { echo "no test has an -update flag"; exit 0; }; \
 	go test -count 1 $$dirs -update
 	go -C testdata/dashboards test -count 1 -run TestFilesMatch . -update
+	go -C testdata/helm test -count 1 -run 'Golden|ValuesTable' . -update
 
 clean: ## Remove what was built; keeps ./data.
 	rm -rf bin .cache

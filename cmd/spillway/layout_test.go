@@ -219,7 +219,7 @@ func (r *repository) breaches() []breach {
 func (r *repository) topBreaches() []breach {
 	allowed := []string{
 		"cmd/", "dashboards/", "governor/", "helm/", "ingester/", "policy/", "ratecontrol/", "relabel/", "testdata/",
-		".ci/", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "LICENSE", "Makefile", "README.md", "go.mod", "go.sum",
+		".ci/", ".dockerignore", ".gitignore", "CHANGELOG.md", "CONTRIBUTING.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "go.mod", "go.sum",
 	}
 	var found []breach
 	for _, name := range r.top {

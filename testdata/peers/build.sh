@@ -3,7 +3,8 @@
 #
 #   build.sh OUT
 #
-# leaves prometheus, promtool, vmagent, telemetrygen and the jars of Kafka in the folder OUT. Each folder beside
+# leaves prometheus, promtool, vmagent, telemetrygen, kube-apiserver, etcd, the jars of
+# Kafka and the browser SDK in the folder OUT. Each folder of Go beside
 # this script is a Go module that pins one peer with all that it is made of, so
 # that a peer's dependencies never touch those of the product. A peer is built
 # only when it is missing or when its pin, its flags or the Go version changed.
@@ -113,3 +114,9 @@ browser() {
   fi
 }
 browser
+
+# The API server and its store, which the chart is installed into. Kubernetes
+# shows its version where charts look at it.
+CGO_ENABLED=0 build kubernetes k8s.io/kubernetes 'kube-apiserver server' \
+  -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=VERSION -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34'
+ln -sf server "$out/etcd" # Go names the program after its folder
