@@ -9,7 +9,7 @@ PEERS = .cache/peers
 # The packages that hold end-to-end tests (build tag e2e).
 E2E = ./cmd/spillway $(if $(wildcard testdata/e2e/*.go),./testdata/e2e/...)
 # The modules beside the product's own.
-MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent
+MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/browser
 # Runs a pinned tool on the product.
 TOOL = go tool -modfile=testdata/tools/go.mod
 
@@ -27,7 +27,7 @@ COUNT     ?= 1
 PKG       ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test e2e peers lint licences fuzz bench bench-peers profile golden clean check
+.PHONY: help build run test e2e browser peers lint licences fuzz bench bench-peers profile golden clean check
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
@@ -44,6 +44,14 @@ test: ## Run the tests that need no other program, with the race detector.
 e2e: build peers ## Run the tests that talk to the real peers.
 	SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" \
 		$(SHIPPED) go test -tags e2e -count 1 -timeout 8m $(E2E)
+	@$(MAKE) --no-print-directory browser
+
+# Where `make browser` leaves its screenshots; they are there to be looked at.
+SCREENSHOTS ?= $(CURDIR)/.cache/screenshots
+browser: build ## Try the page in headless Chromium; PICTURE=1 makes README's picture anew.
+	@testdata/browser/chromium.sh
+	cd testdata/browser && go vet . && SPILLWAY_BIN="$(CURDIR)/bin/spillway" SCREENSHOTS="$(SCREENSHOTS)" \
+		go test -count 1 -v -timeout 8m . $(if $(PICTURE),-update)
 
 peers: ## Build the real peers where they are missing or their pin changed.
 	@testdata/peers/build.sh $(PEERS)

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,6 +30,7 @@ type reloader struct {
 	path    string
 	process *process
 	metrics *reloadMetrics
+	refused atomic.Pointer[refusal] // nil while what is on disk is in force
 
 	mu      sync.Mutex // one reload at a time; guards what follows
 	running Config     // what the process was started with, for what needs a restart
@@ -67,12 +69,14 @@ func (r *reloader) reloadLocked(why string) error {
 	}
 	if err != nil {
 		r.metrics.failed()
+		r.refused.Store(refusedNow(err))
 		for _, line := range strings.Split(err.Error(), "\n") {
 			r.process.logger.Error("reload refused; the last good configuration stays in force", "cause", why, "problem", line)
 		}
 		return err
 	}
 	r.metrics.succeeded(time.Now())
+	r.refused.Store(nil)
 	r.process.logger.Info("configuration reloaded", "cause", why)
 	r.logPolicyWarnings(l)
 	for _, name := range needRestart(r.running, l.config) {

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/spillway-telemetry/spillway/cmd/spillway/page"
 	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ingester"
 	rwreceive "github.com/spillway-telemetry/spillway/ingester/receive/remotewrite"
@@ -48,6 +49,7 @@ type process struct {
 	governor *governor.Governor
 	ingester *ingester.Ingester
 	reloader *reloader
+	history  *page.History
 	server   *server.Server
 	stopping chan struct{} // closed when no new batch is to be taken
 }
@@ -87,6 +89,7 @@ func newProcess(l *loaded, path string) (*process, error) {
 		return nil, errors.Join(err, p.sinks.close())
 	}
 	p.registry.MustRegister(p.ingester)
+	p.history = page.NewHistory(time.Now())
 	newBuildInfo(p.registry, version, l.config.Ingester.ReplicaCount)
 	p.reloader = newReloader(path, l, p)
 	if p.server, err = newServer(l.config.Server, p.logger, p.registry); err != nil {
@@ -101,7 +104,7 @@ func newProcess(l *loaded, path string) (*process, error) {
 func (p *process) run(ctx context.Context) error {
 	ctx, cancel := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	background, err := services.NewManager(p.reloader.service(), p.telemetryService(), services.NewBasicService(nil, p.governor.Run, nil))
+	background, err := services.NewManager(p.reloader.service(), p.telemetryService(), p.historyService(), services.NewBasicService(nil, p.governor.Run, nil))
 	if err != nil {
 		return err
 	}
