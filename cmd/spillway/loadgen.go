@@ -35,14 +35,24 @@ type loadOptions struct {
 	timeout     time.Duration
 	headers     []string
 	format      string
+	metricsURL  string
 }
 
 // loadCommand adds the command to the command line.
 func loadCommand(app *kingpin.Application) (*kingpin.CmdClause, *loadOptions) {
 	o := &loadOptions{}
-	c := app.Command("load", `Send generated telemetry and say what became of it. Ctrl-C ends it with the summary. Example: spillway load --url=http://127.0.0.1:9900/api/v1/write --series=100000 --rate=50000 --duration=1m
+	c := app.Command("load", "Send generated telemetry and say what became of it.")
+	c.HelpLong(`Series have 12 labels of about 240 bytes. The label "team" has the values team-00 to
+team-19, evenly spread, for a policy to tell apart. Ctrl-C ends it with the summary.
+Where the receiver tells its CPU time, the summary has items per CPU-second, from
+which spillway plan starts.
 
-Series have 12 labels of about 240 bytes. The label "team" has the values team-00 to team-19, evenly spread, for a policy to tell apart.`)
+Examples:
+
+    spillway load --url=http://127.0.0.1:9900/api/v1/write --series=100000 --rate=50000 --duration=1m
+    spillway load --concurrency=4 --series=100000 --duration=1m --format=json > load.json
+    spillway load --protobuf-message=io.prometheus.write.v2.Request --header="Kf-Api-Key: abc"
+`)
 	c.Flag("url", "Where to send to.").Default("http://127.0.0.1:9900/api/v1/write").StringVar(&o.url)
 	c.Flag("signal", "What to send: metrics.").Default("metrics").EnumVar(&o.signal, "metrics")
 	c.Flag("protobuf-message", "prometheus.WriteRequest for remote write 1.0, io.prometheus.write.v2.Request for 2.0.").Default(loadMessage1).EnumVar(&o.message, loadMessage1, loadMessage2)
@@ -56,6 +66,7 @@ Series have 12 labels of about 240 bytes. The label "team" has the values team-0
 	c.Flag("prepared", "Make this many requests ahead and send them over and over, so that the generator takes little CPU. Their times repeat. 0 makes each as it is sent.").Default("0").IntVar(&o.prepared)
 	c.Flag("timeout", "How long an answer may take.").Default("30s").DurationVar(&o.timeout)
 	c.Flag("header", `A header for every request, repeatable. Example: --header="Kf-Api-Key: abc"`).StringsVar(&o.headers)
+	c.Flag("receiver-metrics", "Where the receiver tells its CPU time, for items per CPU-second. Default: /metrics of the server in --url.").PlaceHolder("URL").StringVar(&o.metricsURL)
 	c.Flag("format", "text or json.").Default("text").EnumVar(&o.format, "text", "json")
 	return c, o
 }
@@ -130,7 +141,9 @@ func (o *loadOptions) run(stdout, stderr io.Writer) error {
 	if isTerminal(stderr) {
 		defer l.showProgress(stderr)()
 	}
+	complete := l.measured(ctx)
 	summary := l.send(ctx)
+	complete(summary)
 	if o.format == "json" {
 		err = printJSON(stdout, summary)
 	} else {
