@@ -273,3 +273,25 @@ func TestCompletion(t *testing.T) {
 		require.NoError(t, err, "%s: %s", shell, out)
 	}
 }
+
+// TestLoadMeasuresTheReceiver: with --receiver-metrics the report has what plan wants,
+// and a receiver that does not tell its CPU time is an error and not a figure.
+func TestLoadMeasuresTheReceiver(t *testing.T) {
+	p := testProcess(t, "sinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}}\n", "")
+	server := httptest.NewServer(http.HandlerFunc(p.server.HTTP.ServeHTTP))
+	defer server.Close()
+	code, stdout, stderr := runLine("load", "--url="+server.URL+"/api/v1/write", "--requests=300", "--series=2000", "--receiver-metrics="+server.URL+"/metrics", "--format=json")
+	require.Zero(t, code, stderr)
+	var s loadSummary
+	require.NoError(t, json.Unmarshal([]byte(stdout), &s))
+	require.Positive(t, s.Receiver.CPUSeconds)
+	require.InDelta(t, float64(s.Items), s.Receiver.ItemsPerCPUSecond*s.Receiver.CPUSeconds, 1)
+	report := filepath.Join(writeTemp(t, map[string]string{"load.json": stdout}), "load.json")
+	code, stdout, stderr = runLine("plan", "--load-report="+report, "--peak=1000", "--cpu-limit=2")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "measured: spillway load, "+report)
+
+	code, _, stderr = runLine("load", "--url="+server.URL+"/api/v1/write", "--requests=1", "--receiver-metrics="+server.URL+"/-/ready")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "--receiver-metrics: ")
+}

@@ -35,7 +35,8 @@ type loadOptions struct {
 	timeout     time.Duration
 	headers     []string
 	format      string
-	metricsURL  string
+
+	receiverMetrics string // where the receiver tells its CPU time, "" if it is not asked
 }
 
 // loadCommand adds the command to the command line.
@@ -44,13 +45,13 @@ func loadCommand(app *kingpin.Application) (*kingpin.CmdClause, *loadOptions) {
 	c := app.Command("load", "Send generated telemetry and say what became of it.")
 	c.HelpLong(`Series have 12 labels of about 240 bytes. The label "team" has the values team-00 to
 team-19, evenly spread, for a policy to tell apart. Ctrl-C ends it with the summary.
-Where the receiver tells its CPU time, the summary has items per CPU-second, from
-which spillway plan starts.
+With --receiver-metrics the summary has items per CPU-second, from which spillway plan
+starts; send as fast as the receiver answers then.
 
 Examples:
 
     spillway load --url=http://127.0.0.1:9900/api/v1/write --series=100000 --rate=50000 --duration=1m
-    spillway load --concurrency=4 --series=100000 --duration=1m --format=json > load.json
+    spillway load --concurrency=4 --series=100000 --duration=1m --receiver-metrics=http://127.0.0.1:9900/metrics --format=json > load.json
     spillway load --protobuf-message=io.prometheus.write.v2.Request --header="Kf-Api-Key: abc"
 `)
 	c.Flag("url", "Where to send to.").Default("http://127.0.0.1:9900/api/v1/write").StringVar(&o.url)
@@ -66,7 +67,7 @@ Examples:
 	c.Flag("prepared", "Make this many requests ahead and send them over and over, so that the generator takes little CPU. Their times repeat. 0 makes each as it is sent.").Default("0").IntVar(&o.prepared)
 	c.Flag("timeout", "How long an answer may take.").Default("30s").DurationVar(&o.timeout)
 	c.Flag("header", `A header for every request, repeatable. Example: --header="Kf-Api-Key: abc"`).StringsVar(&o.headers)
-	c.Flag("receiver-metrics", "Where the receiver tells its CPU time, for items per CPU-second. Default: /metrics of the server in --url.").PlaceHolder("URL").StringVar(&o.metricsURL)
+	c.Flag("receiver-metrics", "Ask the receiver here for its CPU time, for items per CPU-second. Example: --receiver-metrics=http://127.0.0.1:9900/metrics").PlaceHolder("URL").StringVar(&o.receiverMetrics)
 	c.Flag("format", "text or json.").Default("text").EnumVar(&o.format, "text", "json")
 	return c, o
 }
@@ -141,9 +142,11 @@ func (o *loadOptions) run(stdout, stderr io.Writer) error {
 	if isTerminal(stderr) {
 		defer l.showProgress(stderr)()
 	}
-	complete := l.measured(ctx)
-	summary := l.send(ctx)
-	complete(summary)
+	summary, err := l.sendMeasured(ctx)
+	if summary == nil {
+		return err
+	}
+	measured := err
 	if o.format == "json" {
 		err = printJSON(stdout, summary)
 	} else {
@@ -152,7 +155,7 @@ func (o *loadOptions) run(stdout, stderr io.Writer) error {
 	if err == nil && summary.answered() == 0 && summary.Requests > 0 {
 		return fmt.Errorf("%s: no request was answered", o.url)
 	}
-	return err
+	return errors.Join(err, measured)
 }
 
 // generator sends what a loadOptions says. Parts are dealt to senders once: two

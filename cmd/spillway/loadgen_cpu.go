@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/prometheus/common/expfmt"
@@ -18,32 +17,27 @@ type receiverCPU struct {
 	ItemsPerCPUSecond float64 `json:"items_per_cpu_second"`
 }
 
-// receiverMetrics is where the receiver tells its CPU time: what the flag says,
-// else /metrics of the server that is sent to.
-func (o *loadOptions) receiverMetrics() string {
-	if o.metricsURL != "" {
-		return o.metricsURL
+// sendMeasured sends everything. Where --receiver-metrics names the receiver's
+// metrics, the summary has its CPU time from before the first request to after the
+// last answer.
+func (g *generator) sendMeasured(ctx context.Context) (*loadSummary, error) {
+	address := g.options.receiverMetrics
+	if address == "" {
+		return g.send(ctx), nil
 	}
-	u, err := url.Parse(o.url)
-	if err != nil {
-		return ""
-	}
-	return (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/metrics"}).String()
-}
-
-// measured notes the receiver's CPU time and returns what completes the summary
-// with the difference. A receiver that does not tell it leaves the summary alone:
-// most are no Spillway.
-func (g *generator) measured(ctx context.Context) func(*loadSummary) {
-	address := g.options.receiverMetrics()
 	before, err := cpuSeconds(ctx, address)
-	return func(s *loadSummary) {
-		after, again := cpuSeconds(context.WithoutCancel(ctx), address)
-		if err != nil || again != nil || after <= before || s.answered() == 0 {
-			return
-		}
+	if err != nil {
+		return nil, fmt.Errorf("--receiver-metrics: %w", err)
+	}
+	s := g.send(ctx)
+	after, err := cpuSeconds(context.WithoutCancel(ctx), address)
+	if err != nil {
+		return s, fmt.Errorf("--receiver-metrics: %w", err)
+	}
+	if after > before && s.answered() > 0 {
 		s.Receiver = &receiverCPU{CPUSeconds: after - before, ItemsPerCPUSecond: float64(s.Items) / (after - before)}
 	}
+	return s, nil
 }
 
 // cpuSeconds reads process_cpu_seconds_total from an exposition.
@@ -62,10 +56,11 @@ func cpuSeconds(ctx context.Context, address string) (float64, error) {
 	parser := expfmt.NewTextParser(model.UTF8Validation)
 	families, err := parser.TextToMetricFamilies(resp.Body)
 	if err != nil {
-		return 0, err
+		return 0, fmt.Errorf("%s answers %s with no metrics: %w", address, resp.Status, err)
 	}
-	for _, m := range families["process_cpu_seconds_total"].GetMetric() {
-		return m.GetCounter().GetValue(), nil
+	metrics := families["process_cpu_seconds_total"].GetMetric()
+	if len(metrics) != 1 {
+		return 0, fmt.Errorf("%s answers %s without one process_cpu_seconds_total", address, resp.Status)
 	}
-	return 0, fmt.Errorf("%s has no process_cpu_seconds_total", address)
+	return metrics[0].GetCounter().GetValue(), nil
 }

@@ -51,12 +51,12 @@ count once, and so do bad days: the hardest one decides. Growth beside
 --forecast-peak, and headroom beside --safe-items-per-cpu-second, are refused: those
 numbers hold it already.
 
-Measure first: spillway load --format=json on a machine like those to come says
+Measure first: spillway load --receiver-metrics on a machine like those to come says
 items per CPU-second of the receiver.
 
 Examples:
 
-    spillway load --url=http://127.0.0.1:9900/api/v1/write --duration=1m --format=json > load.json
+    spillway load --duration=1m --receiver-metrics=http://127.0.0.1:9900/metrics --format=json > load.json
     spillway plan --load-report=load.json --peak=4e6 --growth=50 --cpu-limit=4 --zones=3
     spillway plan --prometheus=http://127.0.0.1:9090 --since=168h --growth=30 --cpu-limit=4 --zones=3 --config.file=spillway.yaml
     spillway plan --items-per-cpu-second=1200000 --forecast-peak=9e6 --cpu-limit=8 --policy=policy.yaml
@@ -255,7 +255,7 @@ func (p *planner) readReport() {
 		return
 	}
 	if s.Receiver == nil || s.Receiver.ItemsPerCPUSecond <= 0 {
-		p.complain("--load-report: %s does not say the receiver's CPU time: load asks the receiver's /metrics for it, see --receiver-metrics of spillway load", p.loadReport)
+		p.complain("--load-report: %s does not say the receiver's CPU time: measure again with spillway load --receiver-metrics=URL", p.loadReport)
 		return
 	}
 	p.in.ItemsPerCPUSecond = plan.Number{Value: decimal(s.Receiver.ItemsPerCPUSecond), Origin: plan.Measured, From: "spillway load, " + p.loadReport, Set: true}
