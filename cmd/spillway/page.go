@@ -30,6 +30,10 @@ type rateControlStatus struct {
 	Instance  string `json:"instance"`
 	Version   string `json:"version"`
 	Ingesters int    `json:"ingesters"` // N
+	// Now is the server's clock, InForce when it put the configuration in force:
+	// drops from before that say nothing about it.
+	Now     int64 `json:"now_unix_ms"`
+	InForce int64 `json:"in_force_since_unix_ms"`
 	// Refused is the last change of the configuration, if it was refused and
 	// the one before is still in force.
 	Refused *refusal `json:"refused,omitempty"`
@@ -38,7 +42,7 @@ type rateControlStatus struct {
 func (p *process) rateControl(w http.ResponseWriter, _ *http.Request) {
 	writeJSON(w, http.StatusOK, rateControlStatus{
 		RateControl: p.ingester.RateControl(), Instance: instance(p.server.HTTPListenAddr()), Version: version,
-		Ingesters: p.config.Ingester.ReplicaCount, Refused: p.reloader.refused.Load(),
+		Ingesters: p.config.Ingester.ReplicaCount, Now: time.Now().UnixMilli(), InForce: p.reloader.inForce.Load(), Refused: p.reloader.refused.Load(),
 	})
 }
 

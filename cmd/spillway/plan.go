@@ -275,7 +275,7 @@ func (p *planner) readRecording(ctx context.Context) {
 			p.problems = append(p.problems, err)
 			return
 		}
-		p.in.Peak = plan.Number{Value: decimal(peak), Origin: plan.Measured, From: from + ", mean of 5 minutes", Set: true}
+		p.in.Peak = plan.Number{Value: decimal(peak), Origin: plan.Measured, From: fmt.Sprintf("%s, highest mean of %s", from, peakMean(p.since)), Set: true}
 	}
 	if p.in.ItemsPerCPUSecond.Value == nil && p.loadReport == "" {
 		each, err := r.itemsPerCPUSecond(ctx, time.Now(), p.since)

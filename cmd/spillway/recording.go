@@ -114,10 +114,16 @@ func flat(steps int, step time.Duration) simulate.Curve {
 	return curve
 }
 
-// peak is the highest rate of received items over all ingesters, as means of five
-// minutes.
+// peakMean is over what a peak is a mean: five minutes, less where little was recorded.
+func peakMean(since time.Duration) time.Duration {
+	return min(5*time.Minute, max(time.Second, (since/5).Truncate(time.Second)))
+}
+
+// peak is the highest rate of received items over all ingesters.
 func (r *recording) peak(ctx context.Context, now time.Time, since time.Duration) (float64, error) {
-	return r.number(ctx, now, fmt.Sprintf("max_over_time(sum(rate(spillway_received_items_total{%s}[5m]))[%s:1m])", r.withoutStream(), model.Duration(since)))
+	mean := peakMean(since)
+	return r.number(ctx, now, fmt.Sprintf("max_over_time(sum(rate(spillway_received_items_total{%s}[%s]))[%s:%s])",
+		r.withoutStream(), model.Duration(mean), model.Duration(since), model.Duration(max(time.Second, (mean/5).Truncate(time.Second)))))
 }
 
 // itemsPerCPUSecond is received items over the CPU time of the processes that are

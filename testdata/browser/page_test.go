@@ -97,6 +97,7 @@ func TestPage(t *testing.T) {
 	require.Equal(t, "bad", b.text(t, row("batch-jobs")+`.dataset.state`), "the one before stays in force")
 	s.policy(t, enough)
 	b.shows(t, `document.getElementById("refused").hidden && !`+row("mobile"))
+	b.shows(t, row("batch-jobs")+`.dataset.state === "good"`) // drops of before are not held against the new policy
 
 	kill(load)
 	away(t, b, s)

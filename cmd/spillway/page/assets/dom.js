@@ -52,9 +52,9 @@ export function seconds(s) {
 
 // bar is a level between 0 and 1 as a picture; the text beside it says the same.
 export function bar() {
-  const fill = el("rect", { class: "fill", height: "8", width: "0", rx: "2" });
+  const fill = el("rect", { class: "fill", height: "8", width: "0" });
   const svg = el("svg", { class: "bar", viewBox: "0 0 100 8", preserveAspectRatio: "none", "aria-hidden": "true" },
-    el("rect", { class: "trough", width: "100", height: "8", rx: "2" }), fill);
+    el("rect", { class: "trough", width: "100", height: "8" }), fill);
   return {
     node: svg,
     set(part) { setAttr(fill, "width", Math.max(0, Math.min(100, part * 100)).toFixed(1)); },

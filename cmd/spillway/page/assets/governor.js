@@ -18,9 +18,9 @@ function slots(g) {
   return el("div", { class: "slots" },
     el("p", { class: "slots-text" }, el("strong", { text: number(g.in_flight) }), ` of ${number(g.capacity)} slots in use, `, el("strong", { text: number(g.waiting) }), " waiting"),
     el("svg", { class: "gauge", viewBox: "0 0 100 12", preserveAspectRatio: "none", role: "img", "aria-label": `${g.in_flight} of ${g.capacity} slots in use; the ceiling is ${g.max_in_flight}` },
-      el("rect", { class: "trough", width: 100, height: 12, rx: 1.5 }),
-      el("rect", { class: "capacity", width: x(g.capacity), height: 12, rx: 1.5 }),
-      el("rect", { class: "fill", width: x(g.in_flight), height: 12, rx: 1.5 })),
+      el("rect", { class: "trough", width: 100, height: 12 }),
+      el("rect", { class: "capacity", width: x(g.capacity), height: 12 }),
+      el("rect", { class: "fill", width: x(g.in_flight), height: 12 })),
     el("p", { class: "hint", text: `The light part is the capacity, the whole bar the ceiling of ${number(g.max_in_flight)}.` }));
 }
 

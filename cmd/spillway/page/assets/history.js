@@ -7,6 +7,7 @@ export class History {
     this.samples = 180;
     this.interval = 5;
     this.streams = {};
+    this.inForce = Infinity; // for how many seconds the configuration has been in force
   }
 
   // take adds an answer. It returns false where the answer belongs to another
@@ -55,9 +56,10 @@ export class History {
   }
 }
 
-// recent is the mean of the last 30 seconds, or of what there is of them.
+// recent is the mean of the last 30 seconds, or of what there is of them since the
+// start and since the configuration that is in force: a sample at least.
 export function recent(points, history) {
   if (!points) return 0;
-  const n = Math.max(1, Math.min(history.sequence, Math.round(30 / history.interval)));
+  const n = Math.max(1, Math.min(history.sequence, Math.floor(history.inForce / history.interval), Math.round(30 / history.interval)));
   return points.slice(-n).reduce((a, b) => a + b, 0) / n;
 }

@@ -31,6 +31,7 @@ async function round() {
 function show(status, governor) {
   const n = status.ingesters ?? 1;
   setText(document.getElementById("about"), `${status.instance ?? ""} · ${n === 1 ? "the only ingester" : `1 of ${n} ingesters`} · ${status.version ?? ""}`);
+  history.inForce = (status.now_unix_ms - status.in_force_since_unix_ms) / 1000;
   const dropping = streams.show(status, history);
   headline(dropping);
   showGovernor(document.getElementById("governor-body"), governor);
@@ -97,7 +98,7 @@ function away(err) {
   document.body.classList.add("stale");
   setLive("away", "Not answering");
   const node = document.getElementById("away");
-  const why = err.name === "TimeoutError" ? `no answer within ${patience / 1000} s` : err.message;
+  const why = err.name === "TimeoutError" ? `no answer within ${patience / 1000} s` : err.name === "TypeError" ? "no connection" : err.message;
   setText(node, `The server is not answering (${why}). ` +
     (lastGood ? `What you see is from ${clock(lastGood)}. ` : "Nothing has been received yet. ") + "This page keeps trying; nothing has to be done here.");
   node.hidden = false;

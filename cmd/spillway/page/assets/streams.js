@@ -164,8 +164,8 @@ class Row {
     setText(this.number[2], c.limited ? number(c.rate_per_ingester) : "none");
     this.showTokens(c);
     this.spark.show(c.points, c.window, c.limited ? c.rate_per_ingester : 0);
-    const refused = c.total.refused ? `\n${number(c.total.refused)} refused` : "";
-    setText(this.total, `${number(c.total.admitted)} admitted\n${number(c.total.dropped)} dropped${refused}`);
+    const refused = c.total.refused ? `,\n${number(c.total.refused)} refused` : "";
+    setText(this.total, `${number(c.total.admitted)} admitted,\n${number(c.total.dropped)} dropped${refused}`);
   }
 
   showTokens(c) {
