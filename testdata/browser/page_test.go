@@ -176,8 +176,8 @@ func shapes(t *testing.T, b *tab) {
 		requireTree(t, b, shape.name)
 		b.picture(t, shape.name, true)
 	}
-	b.look(t, 1200, 1010, "light")
-	b.run(t, `document.activeElement.blur(); window.scrollTo(0, 0)`)
+	b.look(t, 1200, 816, "light")
+	b.run(t, `document.activeElement.blur(); window.scrollTo(0, 0); document.getElementById("about").hidden = true`)
 	png := b.picture(t, "readme", false)
 	if *update {
 		require.Less(t, len(png), 200_000, "README's picture is to stay small")
