@@ -39,7 +39,7 @@ func TestPageIsServed(t *testing.T) {
 // TestRefusalIsShown: a refused change stands in /api/v1/ratecontrol until what is on
 // disk is in force.
 func TestRefusalIsShown(t *testing.T) {
-	p := testProcess(t, "ingester: {replica_count: 3}\n", "streams: {metrics: {rate: 1, burst: 1}}")
+	p := testProcess(t, "ingester: {replica_count: 3}\nsinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}}\n", "streams: {metrics: {rate: 1, burst: 1}}")
 	file := filepath.Join(filepath.Dir(p.reloader.path), "policy.yaml")
 	ask := func() (s rateControlStatus) {
 		require.NoError(t, json.Unmarshal(p.get(t, "GET", "/api/v1/ratecontrol", nil).Body.Bytes(), &s))

@@ -51,7 +51,7 @@ func traffic(t *testing.T, text string) *Traffic {
 func TestProperties(t *testing.T) {
 	r := rand.New(rand.NewPCG(3, 4))
 	helped, dropped := 0, 0
-	for round := range 300 {
+	for round := range 100 {
 		n := 1 + r.IntN(4)
 		rate := 1 + r.IntN(3000)
 		set := load(t, fmt.Sprintf("streams: {logs: {rate: %d, burst: %d, default: {rate: %d}, classes: [{name: a, rate: %d.%d}]}}",
@@ -86,8 +86,8 @@ func TestProperties(t *testing.T) {
 			}
 		}
 	}
-	require.Greater(t, helped, 100)
-	require.Greater(t, dropped, 100)
+	require.Greater(t, helped, 30)
+	require.Greater(t, dropped, 30)
 }
 
 func exactRate(set *policy.Set, name string) *big.Rat {
@@ -101,7 +101,7 @@ func exactRate(set *policy.Set, name string) *big.Rat {
 
 func randomSource(r *rand.Rand, rate, n int) Source {
 	s := Source{ItemsPerGroup: int64(1 + r.IntN(20)), Every: time.Duration(1+r.IntN(15_000)) * time.Millisecond}
-	for at := time.Duration(0); r.IntN(4) > 0 || s.Rate == nil; at += time.Duration(r.IntN(100_000)) * time.Millisecond {
+	for at := time.Duration(0); r.IntN(4) > 0 || s.Rate == nil; at += time.Duration(r.IntN(3)*r.IntN(50_000)) * time.Millisecond {
 		s.Rate = append(s.Rate, Point{at, float64(r.IntN(2 * rate))})
 	}
 	if r.IntN(2) == 0 {
