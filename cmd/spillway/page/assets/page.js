@@ -106,6 +106,7 @@ function away(err) {
 
 async function loop() {
   for (;;) {
+    const began = performance.now();
     if (!document.hidden) {
       try {
         await round();
@@ -114,8 +115,10 @@ async function loop() {
         away(err);
       }
     }
-    // A server that is away is asked less and less often, up to every 10 s.
-    await Promise.race([pause(Math.min(10000, every * (1 + failures))), shownAgain()]);
+    // A server that is away is asked less and less often, and one with so many
+    // classes that an answer takes long is left alone for four times as long.
+    const took = performance.now() - began;
+    await Promise.race([pause(Math.max(Math.min(10000, every * (1 + failures)), failures ? 0 : 4 * took)), shownAgain()]);
   }
 }
 
