@@ -8,8 +8,11 @@ VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 PEERS = .cache/peers
 # The packages that hold end-to-end tests (build tag e2e).
 E2E = ./cmd/spillway $(if $(wildcard testdata/e2e/*.go),./testdata/e2e/...)
+# User Mode Linux, where it lies in the cache; else linux.uml of the PATH is used.
+UML = $(wildcard $(CURDIR)/.cache/uml/usr/bin/linux.uml)
+E2EENV = SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" SPILLWAY_UML="$(UML)" $(SHIPPED)
 # The modules beside the product's own.
-MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/browser
+MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen testdata/browser
 # Runs a pinned tool on the product.
 TOOL = go tool -modfile=testdata/tools/go.mod
 
@@ -27,10 +30,10 @@ COUNT     ?= 1
 PKG       ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test e2e browser peers lint licences fuzz bench bench-peers profile golden clean check
+.PHONY: help build run test e2e browser peers lint licences fuzz bench bench-peers governor-experiment profile golden clean check
 
 help: ## Show the targets.
-	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' Makefile
 
 build: ## Build bin/spillway.
 	$(SHIPPED) go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o bin/spillway ./cmd/spillway
@@ -42,8 +45,7 @@ test: ## Run the tests that need no other program, with the race detector.
 	CGO_ENABLED=1 go test -race -timeout 4m ./...
 
 e2e: build peers ## Run the tests that talk to the real peers.
-	SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" \
-		$(SHIPPED) go test -tags e2e -count 1 -timeout 8m $(E2E)
+	$(E2EENV) go test -tags e2e -count 1 -timeout 10m $(E2E)
 	@$(MAKE) --no-print-directory browser
 
 # Where `make browser` leaves its screenshots; they are there to be looked at.
@@ -73,13 +75,8 @@ licences: ## Check that the binary links no library whose licence forbids or res
 		echo "the licence checker does not see the licence of cespare/xxhash, so it would pass anything"; exit 1; fi
 	$(LICENCES) --disallowed_types=forbidden,restricted,unknown ./cmd/spillway
 
-# Go runs one fuzz target at a time.
-fuzz: ## Run every fuzz target for FUZZTIME (1m) each; FUZZ=Name selects.
-	@set -e; grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd ingester relabel policy ratecontrol governor 2>/dev/null | \
-	sed -E 's|^(.*)/[^/]*:func (.*)$$|\1 \2|' | grep -E '$(FUZZ)' | sort | while read -r dir name; do \
-		echo "fuzz $$name in $$dir for $(FUZZTIME)"; \
-		go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null; \
-	done
+fuzz: ## Run every fuzz target for FUZZTIME (1m, or 1000x inputs) each; FUZZ=Name selects.
+	@testdata/tools/fuzz.sh '$(FUZZTIME)' '$(FUZZ)'
 
 bench: ## Run the benchmarks that match BENCH (all), COUNT (1) times for BENCHTIME (1s) in PKG (./...).
 	go test -run '^$$' -bench '$(BENCH)' -benchmem -benchtime $(BENCHTIME) -count $(COUNT) $(PKG)
@@ -92,6 +89,18 @@ bench-peers: build peers ## Measure the bars beside vmagent and Prometheus; GROW
 	go test ./testdata/bench
 	go build -o .cache/bench ./testdata/bench
 	.cache/bench -peers $(PEERS) $(if $(GROWTH),-growth) $(if $(KEEP),-keep) $(BENCHFLAGS)
+
+# What `make governor-experiment` runs: see governor/GOVERNOR.md.
+PARTS  ?= trade,core,step
+REAL   ?= Fairness|CgroupV2|Memory|NothingLost
+RUNS   ?= 5
+LENGTH ?= 30
+governor-experiment: build peers ## Measure the governor in real cgroups (25 minutes, root); PARTS, REAL, RUNS and LENGTH (seconds) select.
+	go build -o .cache/experiment ./testdata/governor/experiment
+	@status=0; \
+	[ -z "$(PARTS)" ] || .cache/experiment -parts '$(PARTS)' -runs $(RUNS) -seconds $(LENGTH) -out .cache/governor || status=1; \
+	[ -z "$(REAL)" ] || SPILLWAY_EXPERIMENT=1 $(E2EENV) go test -tags e2e -count 1 -timeout 30m -v -run '^TestGovernor($(REAL))$$' ./testdata/e2e || status=1; \
+	exit $$status
 
 profile: build ## Record CPU and allocation profiles of the bench load into .cache/profile.
 	go build -o .cache/bench ./testdata/bench

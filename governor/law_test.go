@@ -238,6 +238,14 @@ func TestG4Rule1NoEvidence(t *testing.T) {
 		require.Equal(t, VerdictUnreadable, r.see(observation{limit: 1}))
 		require.Equal(t, ceiling, r.m.capacity(ceiling))
 	})
+	t.Run("only failures in a row release M", func(t *testing.T) {
+		r := newModelRun(t)
+		for range 5 {
+			r.see(observation{limit: 1})
+			require.Equal(t, 4.0, r.m.capacity(ceiling))
+			r.see(r.busy(0.75, 1))
+		}
+	})
 	t.Run("a window that saw unreadable use is dropped", func(t *testing.T) {
 		r := newModelRun(t)
 		r.see(r.busy(0.75, 8))

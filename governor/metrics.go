@@ -1,6 +1,10 @@
 package governor
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"cmp"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
 
 // metrics is all that the governor exposes. Gauges are taken from one snapshot
 // at each scrape, so that they fit together and an Acquire pays nothing for them.
@@ -59,7 +63,7 @@ func newMetrics(snapshot func() Snapshot) *metrics {
 		throttled:    desc("cpu_throttled_seconds_total", "Time for which the cgroup that owns the limit was throttled, over all processors."),
 		stalled:      desc("cpu_stalled_seconds_total", "Time for which the container stood still for CPU."),
 		ratio:        desc("model_ratio", "CPU target over CPU use, both without the background, in the last window; 0 if the CPU was barely used."),
-		modelVerdict: desc("model_verdict", "Why the model last moved or did not: 1 for the verdict on the last whole window.", "verdict"),
+		modelVerdict: desc("model_verdict", "Why the model last moved or did not: 1 for the verdict on the last whole window, growing before the first.", "verdict"),
 		regime:       desc("regime", "1 for the signals that can govern.", "regime"),
 		batchTime:    desc("batch_seconds", "Time for which batches hold a slot: mean of late, and best mean known.", "kind"),
 		ceiling:      desc("max_in_flight", "The configured ceiling of the capacity."),
@@ -121,8 +125,6 @@ func (m *metrics) Collect(out chan<- prometheus.Metric) {
 	gauge(m.ratio, s.Decision.Ratio)
 	gauge(m.batchTime, s.Batch.Mean, "mean")
 	gauge(m.batchTime, s.Batch.Best, "best")
-	if s.Decision.Judged != "" {
-		gauge(m.modelVerdict, 1, string(s.Decision.Judged))
-	}
+	gauge(m.modelVerdict, 1, string(cmp.Or(s.Decision.Judged, VerdictGrowing)))
 	gauge(m.regime, 1, string(s.Regime))
 }

@@ -226,6 +226,27 @@ func TestG2LowestSignalWins(t *testing.T) {
 	}
 }
 
+// A moves only while it is the lowest signal, however slow batches are and however
+// full the slots.
+func TestG5OtherSignalsThatBindHoldAStill(t *testing.T) {
+	for name, c := range map[string]struct {
+		m, p, a float64
+		moves   bool
+	}{
+		"model": {m: 8, p: 256, a: 64},
+		"step":  {m: 250, p: 8, a: 64},
+		"A":     {m: 250, p: 256, a: 64, moves: true},
+	} {
+		ctl := startedController(t, func(cfg *Config) { cfg.Latency.Unhealthy = time.Millisecond })
+		ctl.model.m, ctl.step.p, ctl.latency = c.m, c.p, latency{a: c.a}
+		s := cpuSample(2, 64, 64, 0.96, 20)
+		s.cpu.Throttled = time.Duration(0.15 * 2 * float64(s.cpu.At)) // P neither rises nor cuts
+		s.served, s.time = 20, 100
+		ctl.observe(s)
+		require.Equal(t, c.moves, ctl.latency.a != c.a, "%s is the lowest, A is %v", name, ctl.latency.a)
+	}
+}
+
 func TestG2StepCutHalvesAndTakesTheModelAlong(t *testing.T) {
 	c := startedController(t, nil)
 	c.model.m, c.step.p = 40, 256
@@ -272,6 +293,11 @@ func TestG3ReadingsThatMakeNoSenseAreDropped(t *testing.T) {
 	o, stall, known := good().interpret(cfg)
 	require.True(t, o.unchanged && known)
 	require.InDelta(t, 1.6, o.cpuTime, 1e-9)
+	late := good()
+	late.cpu.At += 500 * time.Millisecond // read that much later than the slots were counted
+	o, _, _ = late.interpret(cfg)
+	require.InDelta(t, 1.6/2.5*2, o.cpuTime, 1e-9, "use is divided by the time between its readings")
+	o, stall, known = good().interpret(cfg)
 	require.Equal(t, 0.5, stall, "pressure comes before throttled time")
 	require.EqualValues(t, 5, o.throttled)
 	require.EqualValues(t, 20, o.periods)

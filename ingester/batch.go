@@ -183,8 +183,8 @@ func (b *Batch) Message(g *Group) []byte { return b.Body[g.Message:g.Field.End] 
 
 // Labels returns an admitted group's label set after relabelling, encoded as
 // remote write 1.0 does, whatever the batch's format. For OTLP that are the labels
-// which the rules can see; what they changed is the difference to Route.Sent. The bytes are shared: they
-// must not be written to, and not be kept.
+// which the rules can see; what they changed is the difference to Route.Sent. The bytes
+// may be shared: they must not be written to, and not be kept.
 func (b *Batch) Labels(g *Group) []byte { return g.Route.Labels() }
 
 // Reject records that the sink refuses n items of an admitted group for good,
@@ -196,6 +196,9 @@ func (b *Batch) Reject(g *Group, n uint32, reason string) {
 	}
 	b.rejected[reason] += int64(n)
 }
+
+// Rejections counts the items given to Reject, by reason. Read only.
+func (b *Batch) Rejections() map[string]int64 { return b.rejected }
 
 // LoseExemplars records that the sink did not keep n exemplars of admitted groups.
 // They are no items: the sender hears the exact number that was written, and it is

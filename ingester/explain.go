@@ -94,7 +94,7 @@ func (st *streamRules) explain(e *Explanation, sender *Sender, ls labels.Labels,
 	}
 	out := w.builder.Labels()
 	e.Relabelled = out.Map()
-	if why := checkRelabelled(st.stream, out); why != valid {
+	if why := checkNamed(st.stream, out); why != valid {
 		e.Outcome, e.Why = "invalid", "after relabelling, "+reasonTexts[why].sentence
 		return
 	}

@@ -91,6 +91,7 @@ func (in *Ingester) prepare(stream Stream, s Settings, old *streamRules, now int
 	if st.Policy != nil {
 		st.budgets = st.Policy.Classes()
 	}
+	st.view = newView(st)
 	st.names = classNames(st.budgets)
 	st.exemptID = int32(len(st.names) - 1)
 	for _, name := range st.names {
@@ -109,6 +110,14 @@ func (in *Ingester) prepare(stream Stream, s Settings, old *streamRules, now int
 		st.routes = newRoutes(s.RouteBytes, &in.counters[stream].routesEvicted)
 	}
 	return st
+}
+
+// RouteBytes is what the remembered routes of all streams take, in bytes.
+func (in *Ingester) RouteBytes() (n int64) {
+	for _, st := range in.generation.Load().streams {
+		n += st.routes.size()
+	}
+	return n
 }
 
 // Own is the origin of Spillway's own telemetry, with the exempt label that it

@@ -65,9 +65,6 @@ func (s *labelSet) read(key []byte) (labels.Labels, Reason) {
 		s.tidied = true
 	}
 	ls := s.builder.Labels()
-	if names == 0 {
-		return ls, ReasonNoLabels
-	}
 	if _, dup := ls.HasDuplicateLabelNames(); dup {
 		return ls, ReasonDuplicateLabel
 	}
@@ -88,12 +85,14 @@ func (s *labelSet) check(name, value []byte) Reason {
 	return valid
 }
 
-// checkRelabelled says what is wrong with the labels that the rules left.
-func checkRelabelled(stream Stream, ls labels.Labels) Reason {
+// checkNamed says what is wrong with the labels that the rules left. Only a series
+// needs any: a log line without a label is a log line.
+func checkNamed(stream Stream, ls labels.Labels) Reason {
 	switch {
+	case stream != Metrics:
 	case ls.IsEmpty():
 		return ReasonNoLabels
-	case stream == Metrics && ls.Get(model.MetricNameLabel) == "":
+	case ls.Get(model.MetricNameLabel) == "":
 		return ReasonNoMetricName
 	}
 	return valid

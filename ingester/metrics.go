@@ -217,7 +217,7 @@ func (e exposition) limits(m *metricSet, st *streamRules, now int64) {
 func (e exposition) routes(m *metricSet, st *streamRules) {
 	name := st.stream.String()
 	e.send(m.routes, float64(st.routes.count.Load()), name)
-	e.send(m.bytes, float64(st.routes.bytes.Load()), name)
+	e.send(m.bytes, float64(st.routes.size()), name)
 	e.send(m.evicted, float64(st.counters.routesEvicted.Load()), name)
 }
 

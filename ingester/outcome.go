@@ -19,6 +19,9 @@ const (
 	ReasonLabelsTooLarge
 	ReasonBadSymbol
 	ReasonEmptySeries
+	ReasonMalformedItem
+	ReasonTooDeep
+	ReasonTooManyAttributes
 	reasonCount
 )
 
@@ -36,13 +39,16 @@ var reasonTexts = [reasonCount]outcomeText{
 	ReasonEmptyLabelName:    {"empty_label_name", "a label has an empty name"},
 	ReasonDuplicateLabel:    {"duplicate_label", "a label name stands twice in one series"},
 	ReasonUnsortedLabels:    {"unsorted_labels", "labels are not sorted by name"},
-	ReasonInvalidUTF8:       {"invalid_utf8", "a label is not valid UTF-8"},
+	ReasonInvalidUTF8:       {"invalid_utf8", "a label, or another text of an item, is not valid UTF-8"},
 	ReasonTooManyLabels:     {"too_many_labels", "a series has more labels than limits.label_names allows"},
 	ReasonLabelNameTooLong:  {"label_name_too_long", "a label name is longer than limits.label_name_bytes allows"},
 	ReasonLabelValueTooLong: {"label_value_too_long", "a label value is longer than limits.label_value_bytes allows"},
 	ReasonLabelsTooLarge:    {"labels_too_large", "the labels of a series are larger than limits.label_set_bytes allows"},
 	ReasonBadSymbol:         {"bad_symbol", "a label reference has no partner or points outside the symbol table"},
 	ReasonEmptySeries:       {"empty_series", "a series has no sample, histogram or exemplar"},
+	ReasonMalformedItem:     {"malformed_item", "a data point, log record or span, or what is around it, is not encoded as OTLP demands"},
+	ReasonTooDeep:           {"too_deep", "a value holds lists and maps inside each other beyond 32 levels"},
+	ReasonTooManyAttributes: {"too_many_attributes", "an item, its resource or its scope has more attributes than otlp.max_attributes allows"},
 }
 
 func (r Reason) String() string { return reasonTexts[r].name }

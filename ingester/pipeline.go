@@ -28,8 +28,9 @@ func (in *Ingester) Process(ctx context.Context, b *Batch) Result {
 }
 
 // route finds out what the rules make of every group. A known label set costs a
-// comparison: with the series that came next the last time, else with what its
-// hash leads to. Only an unknown one is decoded.
+// comparison: with the series that came next the last time (receivers may do that
+// before they read the labels, see Guess), else with what its hash leads to. Only
+// an unknown one is decoded.
 func (st *streamRules) route(b *Batch, w *work) {
 	scope := b.Sender.routeScope()
 	seq, table := st.routes.sequences.find(b, scope)
@@ -43,20 +44,22 @@ func (st *streamRules) route(b *Batch, w *work) {
 			w.refuse(g, items, bytes)
 			continue
 		}
-		loc, known := seq.route(i, b.Bytes(g.Key))
-		if known {
-			last, known = st.routes.at(loc)
+		r := g.Route // set if the receiver guessed it
+		if r.seg == nil {
+			loc, known := seq.route(i, b.Bytes(g.Key))
+			if known {
+				r, known = st.routes.at(loc)
+			}
+			if !known {
+				strays++
+				r = st.lookUp(b, g, w, last)
+			}
 		}
-		if !known {
-			strays++
-			last = st.lookUp(b, g, w, last)
-		}
-		if st.routes.aging(last) {
-			last = st.routes.promote(last)
-			strays++
-		}
-		v := last.entry().verdict
-		g.Route, g.Verdict, g.reason, g.class = last, v.outcome, v.reason, v.class
+		last = r
+		e := r.entry()
+		e.touch()
+		v := e.verdict
+		g.Route, g.Verdict, g.reason, g.class = r, v.outcome, v.reason, v.class
 		if !g.Admitted() {
 			w.refuse(g, items, bytes)
 			continue
@@ -64,7 +67,7 @@ func (st *streamRules) route(b *Batch, w *work) {
 		w.class(v.class).wants.add(items, bytes)
 	}
 	if table != 0 && strays > len(b.Groups)/8 {
-		st.routes.sequences.remember(b, scope, table)
+		st.routes.remember(b, scope, table)
 	}
 }
 
@@ -74,7 +77,7 @@ func (st *streamRules) lookUp(b *Batch, g *Group, w *work, last Route) Route {
 	if b.Format == RemoteWrite2 {
 		var why Reason
 		if key, why = w.spellOut(b, key, st.limits.SetBytes); why != valid {
-			return loneRoute(verdict{outcome: Invalid, reason: why})
+			return loneRoute(verdict{outcome: Invalid, reason: why}, nil, false, nil)
 		}
 	}
 	r, known := st.routes.after(last, scope, key)

@@ -19,9 +19,29 @@ func routeKey(i int) []byte {
 // verdictOf is what the tests remember for key i, so that a wrong route shows.
 func verdictOf(i int) verdict { return verdict{outcome: Admitted, class: int32(i % 1000)} }
 
+// labelsOf is what the rules make of key i: nothing of it is left, one of its ends
+// is, or a piece is put in.
+func labelsOf(i int) string {
+	key := string(routeKey(i))
+	switch i % 8 {
+	case 0:
+		return fmt.Sprintf("labels-%d", i)
+	case 2:
+		return key[:9]
+	case 4:
+		return key[20:]
+	}
+	return key[:12] + key[10:15] + "put in" + key[15:]
+}
+
 func insertRoute(c *routes, i int) Route {
 	key := routeKey(i)
-	return c.insert(c.hash(key), 0, key, verdictOf(i), i%2 == 0, fmt.Appendf(nil, "labels-%d", i))
+	for {
+		r := c.insert(c.hash(key), 0, key, verdictOf(i), i%2 == 0, []byte(labelsOf(i)))
+		if r.locator() != noLocator { // a full cache does not take in everything
+			return r
+		}
+	}
 }
 
 func findRoute(c *routes, i int) (Route, bool) {
@@ -33,7 +53,13 @@ func requireRoute(t *testing.T, r Route, i int) {
 	t.Helper()
 	require.Equal(t, verdictOf(i), r.entry().verdict)
 	require.Equal(t, i%2 == 0, r.Changed())
-	require.Equal(t, fmt.Sprintf("labels-%d", i), string(r.seg.bytes(r.entry().labels)))
+	labels := string(routeKey(i))
+	if i%2 == 0 {
+		labels = labelsOf(i)
+	}
+	require.Equal(t, labels, string(r.Labels()))
+	require.Equal(t, len(labels), r.LabelBytes())
+	require.Equal(t, "x"+labels, string(r.AppendLabels([]byte("x"))))
 }
 
 // TestRoutesFindWhatTheyRemember inserts and looks up at random, with a map as
@@ -86,8 +112,9 @@ func TestRoutesBound(t *testing.T) {
 // TestRoutesSurviveCollisions gives different keys the same hash.
 func TestRoutesSurviveCollisions(t *testing.T) {
 	c := newRoutes(1<<20, new(atomic.Int64))
+	c.hash = func([]byte) uint64 { return 42 }
 	for i := range 100 {
-		c.insert(42, 0, routeKey(i), verdictOf(i), i%2 == 0, fmt.Appendf(nil, "labels-%d", i))
+		c.insert(42, 0, routeKey(i), verdictOf(i), i%2 == 0, []byte(labelsOf(i)))
 	}
 	for i := range 100 {
 		r, ok := c.find(42, 0, routeKey(i))
@@ -110,6 +137,10 @@ func TestRoutesScope(t *testing.T) {
 	c.follow(first, r)
 	_, ok = c.after(first, 1, key)
 	require.False(t, ok, "the order of series must not lead to another key's route")
+	for scope, want := range map[uint32]int{1: 0, 2: len(key)} {
+		q := Guess{routes: c, scope: scope, next: r.locator()}
+		require.Equal(t, want, q.Match(new(Group), key), "scope %d", scope)
+	}
 }
 
 // TestRoutesKeepWhatIsUsed floods the cache while a few series go on being sent:
@@ -132,14 +163,52 @@ func TestRoutesKeepWhatIsUsed(t *testing.T) {
 				lost++
 				continue
 			}
-			if c.aging(r) {
-				r = c.promote(r)
-			}
+			r.entry().touch()
 			requireRoute(t, r, h)
 			require.EqualValues(t, h+1, r.Ref())
 		}
 	}
 	require.Zero(t, lost)
+}
+
+// TestRoutesOfMoreSeriesThanFit sends twice as many series as fit, in the same
+// order again and again. A cache that always takes in the newest would never find
+// one.
+func TestRoutesOfMoreSeriesThanFit(t *testing.T) {
+	var evicted atomic.Int64
+	c := newRoutes(8<<20, &evicted)
+	n := 0
+	for ; evicted.Load() == 0; n++ {
+		insertRoute(c, n)
+	}
+	n *= 2
+	hits, guessed := 0, 0
+	for round := range 20 {
+		var last Route
+		for i := range n {
+			r, ok := c.after(last, 0, routeKey(i))
+			if ok && round == 19 {
+				guessed++
+			}
+			if !ok {
+				if r, ok = findRoute(c, i); !ok {
+					key := routeKey(i)
+					r = c.insert(c.hash(key), 0, key, verdictOf(i), i%2 == 0, []byte(labelsOf(i)))
+				}
+				c.follow(last, r)
+			}
+			if ok && round == 19 {
+				hits++
+			}
+			requireRoute(t, r, i)
+			r.entry().touch()
+			last = r
+		}
+	}
+	t.Logf("%d of %d were found, %d of them without their hash", hits, n, guessed)
+	require.Greater(t, hits, n/4)
+	require.Greater(t, guessed, n/8)
+	require.Less(t, c.bytes.Load(), c.limit+1<<20)
 }
 
 // TestRoutesFollow remembers the order of series.
@@ -163,8 +232,8 @@ func TestRoutesLargeKey(t *testing.T) {
 	c := newRoutes(1<<20, new(atomic.Int64))
 	key := make([]byte, segmentData)
 	r := c.insert(c.hash(key), 0, key, verdictOf(4), true, []byte("labels-4"))
-	requireRoute(t, r, 4)
-	require.False(t, c.aging(r))
+	require.Equal(t, verdictOf(4), r.entry().verdict)
+	require.Equal(t, "labels-4", string(r.Labels()))
 	c.follow(r, r)
 	_, ok := c.find(c.hash(key), 0, key)
 	require.False(t, ok)
@@ -187,9 +256,7 @@ func TestRoutesConcurrently(t *testing.T) {
 						r = insertRoute(c, i)
 					}
 				}
-				if c.aging(r) {
-					r = c.promote(r)
-				}
+				r.entry().touch()
 				c.follow(last, r)
 				last = r
 				if r.entry().verdict != verdictOf(i) {

@@ -46,6 +46,7 @@ type streamRules struct {
 	limits LabelLimits
 
 	limiter  *ratecontrol.Limiter // nil: not limited
+	view     *View
 	routes   *routes
 	counters *streamCounters
 	classes  []*classCounters // by class id
@@ -69,6 +70,9 @@ func (st *streamRules) learn(sender *Sender, hash uint64, key []byte, w *work) R
 // encoded labels are valid until the next call.
 func (st *streamRules) decide(sender *Sender, key []byte, w *work) (v verdict, changed bool, encoded []byte) {
 	in, why := w.set.read(key)
+	if why == valid && st.stream == Metrics && in.IsEmpty() {
+		why = ReasonNoLabels
+	}
 	if why != valid {
 		return verdict{outcome: Invalid, reason: why}, false, nil
 	}
@@ -77,7 +81,7 @@ func (st *streamRules) decide(sender *Sender, key []byte, w *work) (v verdict, c
 		return verdict{outcome: DroppedRelabel}, false, nil
 	}
 	out := w.builder.Labels()
-	if why := checkRelabelled(st.stream, out); why != valid {
+	if why := checkNamed(st.stream, out); why != valid {
 		return verdict{outcome: Invalid, reason: why}, false, nil
 	}
 	if w.set.tidied || !labels.Equal(in, out) {

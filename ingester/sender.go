@@ -12,15 +12,18 @@ import (
 	"strings"
 
 	"github.com/prometheus/prometheus/model/labels"
+	"golang.org/x/net/http/httpguts"
 	"gopkg.in/yaml.v3"
 )
 
 // Sender is who an API key belongs to.
 type Sender struct {
-	Name    string
-	Labels  labels.Labels // added to everything that the key sends, before relabelling
-	Exempt  bool          // may use the exempt label
-	streams []Stream      // nil: all
+	Name   string
+	Labels labels.Labels // added to everything that the key sends, before relabelling
+	Exempt bool          // may use the exempt label
+	// Headers are set on what a sink sends on, over what the request says. Read only.
+	Headers http.Header
+	streams []Stream // nil: all
 	scope   uint32
 }
 
@@ -62,6 +65,7 @@ type keyEntry struct {
 	Labels  map[string]string `yaml:"labels"`
 	Streams []string          `yaml:"streams"`
 	Exempt  bool              `yaml:"exempt"`
+	Headers map[string]string `yaml:"headers"`
 }
 
 // ParseKeys reads an API key file. It names every problem, not only the first.
@@ -105,6 +109,15 @@ func (e keyEntry) sender(scope uint32) (*Sender, [sha256.Size]byte, error) {
 	}
 	copy(digest[:], raw)
 	s := &Sender{Name: e.Name, Labels: labels.FromMap(e.Labels), Exempt: e.Exempt, scope: scope}
+	for name, value := range e.Headers {
+		if !httpguts.ValidHeaderFieldName(name) || !httpguts.ValidHeaderFieldValue(value) {
+			return nil, digest, fmt.Errorf("headers of %q: %q: %q is not a header of HTTP", e.Name, name, value)
+		}
+		if s.Headers == nil {
+			s.Headers = http.Header{}
+		}
+		s.Headers.Set(name, value)
+	}
 	for _, name := range e.Streams {
 		stream, ok := ParseStream(name)
 		if !ok {
@@ -154,11 +167,16 @@ const (
 // Authenticate finds out who sends a request. Without configured keys everybody
 // may, and the sender is nil.
 func (in *Ingester) Authenticate(r *http.Request, stream Stream) (Origin, error) {
+	return in.AuthenticateToken(PresentedKey(r), stream)
+}
+
+// AuthenticateToken is Authenticate for protocols that carry their API key in a place
+// of their own. An empty token is none.
+func (in *Ingester) AuthenticateToken(token string, stream Stream) (Origin, error) {
 	g := in.generation.Load()
 	if !g.keys.required() {
 		return Origin{rules: g}, nil
 	}
-	token := presentedKey(r)
 	if token == "" {
 		return Origin{}, ErrNoKey
 	}
@@ -172,7 +190,9 @@ func (in *Ingester) Authenticate(r *http.Request, stream Stream) (Origin, error)
 	return Origin{Sender: sender, rules: g}, nil
 }
 
-func presentedKey(r *http.Request) string {
+// PresentedKey is the API key that a request carries: in Kf-Api-Key, as a bearer token
+// or as the parameter kf-api-key; empty if there is none.
+func PresentedKey(r *http.Request) string {
 	if key := r.Header.Get(apiKeyHeader); key != "" {
 		return key
 	}

@@ -3,7 +3,9 @@ package ingester
 import (
 	"bytes"
 	"hash/maphash"
+	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 )
 
 // A remote write 2.0 series names its labels by references into its request's
@@ -32,11 +34,12 @@ type sequences struct {
 	seed   maphash.Seed
 	byHash map[uint64]*sequence // nil: seen once, so worth remembering next time
 	order  []uint64
-	bytes  int64
+	bytes  atomic.Int64
+	full   bool // something was evicted
 }
 
 // seenOnce is how many tables are waited for to come again.
-const seenOnce = 1024
+const seenOnce = 16_384
 
 func newSequences(limit int64) *sequences {
 	return &sequences{limit: limit, seed: maphash.MakeSeed(), byHash: map[uint64]*sequence{}}
@@ -88,38 +91,44 @@ func (q *sequence) route(i int, refs []byte) (locator uint64, ok bool) {
 }
 
 // remember keeps a request whose groups have been routed, from the second time
-// on that its table is seen.
-func (s *sequences) remember(b *Batch, scope uint32, hash uint64) {
+// on that its table is seen, and says whether it did. Where more requests come in
+// rotation than fit, only some are taken in, as with routes.
+func (s *sequences) remember(b *Batch, scope uint32, hash uint64) bool {
 	s.mu.Lock()
 	old, seen := s.byHash[hash]
 	if !seen {
 		s.insert(hash, nil)
 	}
+	declined := s.full && old == nil && rand.Uint32()%admitOneOf != 0
 	s.mu.Unlock()
-	if !seen {
-		return
+	if !seen || declined {
+		return false
 	}
 	q := newSequence(b, scope)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.byHash[hash] == old && q.size() <= s.limit/4 {
-		s.insert(hash, q)
+	if s.byHash[hash] != old || q.size() > s.limit/4 {
+		return false
 	}
+	s.insert(hash, q)
+	return true
 }
 
 // insert runs with s.mu held.
 func (s *sequences) insert(hash uint64, q *sequence) {
 	if old, ok := s.byHash[hash]; ok {
-		s.bytes -= old.size()
+		s.bytes.Add(-old.size())
 	} else {
 		s.order = append(s.order, hash)
 	}
 	s.byHash[hash] = q
-	s.bytes += q.size()
-	for s.bytes > s.limit || len(s.order) > seenOnce {
+	s.bytes.Add(q.size())
+	for s.bytes.Load() > s.limit || len(s.order) > seenOnce {
 		oldest := s.order[0]
 		s.order = s.order[1:]
-		s.bytes -= s.byHash[oldest].size()
+		gone := s.byHash[oldest]
+		s.full = s.full || gone != nil
+		s.bytes.Add(-gone.size())
 		delete(s.byHash, oldest)
 	}
 }

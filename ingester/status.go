@@ -81,3 +81,14 @@ func countsOf(name string, c *classCounters) ClassStatus {
 		Admitted: c.admitted.items.Load(), Dropped: c.dropped.items.Load(), Refused: c.refused.items.Load(),
 	}
 }
+
+// RoutedStreams counts the streams that remember routes, each in up to
+// Settings.RouteBytes of memory.
+func (in *Ingester) RoutedStreams() (n int) {
+	for _, st := range in.generation.Load().streams {
+		if st.routes.count.Load() > 0 {
+			n++
+		}
+	}
+	return n
+}

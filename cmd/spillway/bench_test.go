@@ -87,7 +87,7 @@ const benchRules = `
 func benchProcess(b *testing.B, policy string) *process {
 	dir := b.TempDir()
 	path := filepath.Join(dir, "spillway.yaml")
-	config := "server: {http_listen_address: '127.0.0.1:0'}\nlog: {level: error}\ntelemetry: {interval: 0s}\npolicy_file: policy.yaml\nsinks: {none: {discard: {}}}\nstreams:\n  metrics:\n    sink: none" + benchRules
+	config := "server: {http_listen_address: '127.0.0.1:0', otlp_grpc_listen_address: '', otlp_http_listen_address: ''}\nlog: {level: error}\ntelemetry: {interval: 0s}\npolicy_file: policy.yaml\nsinks: {none: {discard: {}}}\nstreams:\n  metrics:\n    sink: none" + benchRules
 	require.NoError(b, os.WriteFile(path, []byte(config), 0o644))
 	require.NoError(b, os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(policy), 0o644))
 	l, err := load(path, 0)

@@ -185,13 +185,13 @@ func TestPlanCommand(t *testing.T) {
 	dir := writeTemp(t, map[string]string{
 		"load.json":     `{"receiver": {"cpu_seconds": 2, "items_per_cpu_second": 1000}}`,
 		"policy.yaml":   testedPolicy,
-		"spillway.yaml": "policy_file: policy.yaml\ngovernor: {model: {target: 0.8}}\nsinks: {far: {remote_write: {endpoints: ['http://127.0.0.1:1/w', 'http://127.0.0.1:2/w']}}}\nstreams: {metrics: {sink: far}}\n",
+		"spillway.yaml": "policy_file: policy.yaml\ngovernor: {model: {target: 0.8}}\nsinks: {far: {remote_write: {endpoints: ['http://127.0.0.1:1/w', 'http://127.0.0.1:2/w']}}, queue: {kafka: {brokers: ['127.0.0.1:9092']}}, rpc: {otlp: {endpoints: ['http://127.0.0.1:4317'], protocol: grpc}}}\nstreams: {metrics: {sink: far}}\n",
 	})
 	args := []string{"plan", "--load-report=" + filepath.Join(dir, "load.json"), "--peak=1e4", "--growth=50", "--cpu-limit=2", "--zones=3", "--config.file=" + filepath.Join(dir, "spillway.yaml")}
 	code, stdout, stderr := runLine(args...)
 	require.Zero(t, code, stderr)
 	// 15,000 items/s; two zones left, each ingester 2 x 1000 x 0.8: 10 in two zones.
-	for _, line := range []string{"15 ingesters, 5 in each zone", "measured: spillway load", "given: --peak, not checked", "assumed: a default, see --headroom", "read: " + dir, "far   2          1920         2048"} {
+	for _, line := range []string{"15 ingesters, 5 in each zone", "measured: spillway load", "given: --peak, not checked", "assumed: a default, see --headroom", "read: " + dir, "far    2          1920         2048", "queue  1          495          528", "rpc    1          15           16"} {
 		require.Contains(t, stdout, line)
 	}
 	code, _, stderr = runLine(append(args, "--endpoint-connections=1000")...)

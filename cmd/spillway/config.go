@@ -12,6 +12,9 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/spillway-telemetry/spillway/governor"
+	"github.com/spillway-telemetry/spillway/ingester/sink/file"
+	"github.com/spillway-telemetry/spillway/ingester/sink/kafka"
+	"github.com/spillway-telemetry/spillway/ingester/sink/otlp"
 	"github.com/spillway-telemetry/spillway/ingester/sink/remotewrite"
 	"github.com/spillway-telemetry/spillway/ingester/sink/tsdb"
 )
@@ -31,11 +34,13 @@ type Config struct {
 	Exempt ExemptConfig `yaml:"exempt"`
 	// Spillway's own metrics, written through its own pipeline.
 	Telemetry TelemetryConfig `yaml:"telemetry"`
+	// How OTLP becomes labels. Needs a restart.
+	OTLP OTLPConfig `yaml:"otlp"`
 	// The capacity governor: how many batches are processed at once, and whose. Needs
 	// a restart.
 	Governor GovernorConfig `yaml:"governor"`
-	// Destinations by name. Without any, metrics go to an embedded TSDB in
-	// ./data/metrics. Needs a restart.
+	// Destinations by name. Where a stream names none, metrics go to an embedded TSDB in
+	// ./data/metrics, the others to files in ./data/files. Needs a restart.
 	Sinks map[string]SinkConfig `yaml:"sinks"`
 	// What each of metrics, logs, traces, events and rum does.
 	Streams map[string]StreamConfig `yaml:"streams"`
@@ -46,11 +51,11 @@ type Config struct {
 type ServerConfig struct {
 	// Address of the one port that serves everything.
 	HTTPListenAddress string `yaml:"http_listen_address"`
-	// Address for OTLP over gRPC. This version has no OTLP receiver and listens
-	// nowhere for it.
+	// Address for OTLP over gRPC. Empty: none. If it is the default one and another
+	// program has it, a warning says so and the program starts without.
 	OTLPGRPCListenAddress string `yaml:"otlp_grpc_listen_address"`
-	// Address for OTLP over HTTP. This version has no OTLP receiver and listens
-	// nowhere for it.
+	// Address for OTLP over HTTP, which http_listen_address serves, too. Empty: none.
+	// Like otlp_grpc_listen_address if it is taken.
 	OTLPHTTPListenAddress string `yaml:"otlp_http_listen_address"`
 	// Largest request body as it is sent. Larger ones are answered 413.
 	MaxBodyBytes ByteSize `yaml:"max_body_bytes"`
@@ -59,17 +64,27 @@ type ServerConfig struct {
 	// Bytes of requests that may be in memory at once, compressed and
 	// decompressed. What does not fit is refused and sent again.
 	MaxRequestBytes ByteSize `yaml:"max_request_bytes"`
+	// Memory that the whole process is to stay below; the garbage collector works
+	// harder as it comes close. 0: max_request_bytes, route_cache_bytes for each
+	// stream that receives anything, and 96MiB for the program and its connections;
+	// none where an embedded TSDB, whose memory grows with its series, is a sink. Never
+	// more than nine tenths of what the container may have. The environment variable
+	// GOMEMLIMIT wins.
+	MemoryLimit ByteSize `yaml:"memory_limit"`
 	// Series in one request. More are answered 413.
 	MaxSeriesPerRequest int `yaml:"max_series_per_request"`
-	// Samples, histograms and exemplars in one request. More are answered 413.
+	// Samples, histograms and exemplars in one request; data points, log records or
+	// spans of OTLP. More are answered 413.
 	MaxItemsPerRequest int `yaml:"max_items_per_request"`
+	// Request headers that sinks may pass on, such as X-Scope-OrgID.
+	ForwardHeaders []string `yaml:"forward_headers"`
 	// How long a sender may take to send a request.
 	ReadTimeout time.Duration `yaml:"read_timeout"`
 	// How long a connection may stay open without a request.
 	IdleTimeout time.Duration `yaml:"idle_timeout"`
 	// How long requests in flight may take to finish when the program stops.
 	ShutdownTimeout time.Duration `yaml:"shutdown_timeout"`
-	// TLS on the HTTP port; off while cert_file is empty.
+	// TLS on all ports; off while cert_file is empty.
 	TLS TLSConfig `yaml:"tls"`
 }
 
@@ -89,7 +104,8 @@ type IngesterConfig struct {
 	// N, the number of ingesters that every policy is divided by. Read at start.
 	ReplicaCount int `yaml:"replica_count"`
 	// Memory for remembered routes, for each stream that receives anything.
-	// About 350 bytes a series.
+	// About 400 bytes a series of 12 labels, and 100 more where it comes by remote
+	// write 2.0.
 	RouteCacheBytes ByteSize `yaml:"route_cache_bytes"`
 	// Bounds of one series. A series beyond one is invalid; its neighbours are
 	// stored.
@@ -149,6 +165,9 @@ type LogConfig struct {
 type SinkConfig struct {
 	TSDB        *tsdb.Options        `yaml:"tsdb"`
 	RemoteWrite *remotewrite.Options `yaml:"remote_write"`
+	OTLP        *otlp.Options        `yaml:"otlp"`
+	Kafka       *kafka.Options       `yaml:"kafka"`
+	File        *file.Options        `yaml:"file"`
 	Discard     *struct{}            `yaml:"discard"`
 }
 
@@ -166,30 +185,36 @@ type StreamConfig struct {
 func defaultConfig() Config {
 	return Config{
 		Server: ServerConfig{
-			HTTPListenAddress:   "127.0.0.1:9900",
-			MaxBodyBytes:        16 << 20,
-			MaxDecodedBytes:     64 << 20,
-			MaxRequestBytes:     256 << 20,
-			MaxSeriesPerRequest: 500_000,
-			MaxItemsPerRequest:  2_000_000,
-			ReadTimeout:         30 * time.Second,
-			IdleTimeout:         5 * time.Minute,
-			ShutdownTimeout:     30 * time.Second,
+			HTTPListenAddress:     "127.0.0.1:9900",
+			OTLPGRPCListenAddress: "127.0.0.1:4317",
+			OTLPHTTPListenAddress: "127.0.0.1:4318",
+			MaxBodyBytes:          16 << 20,
+			MaxDecodedBytes:       64 << 20,
+			MaxRequestBytes:       256 << 20,
+			MaxSeriesPerRequest:   500_000,
+			MaxItemsPerRequest:    2_000_000,
+			ReadTimeout:           30 * time.Second,
+			IdleTimeout:           5 * time.Minute,
+			ShutdownTimeout:       30 * time.Second,
 		},
 		Ingester: IngesterConfig{
 			ReplicaCount:    1,
-			RouteCacheBytes: 256 << 20,
+			RouteCacheBytes: 512 << 20,
 			Limits:          LimitsConfig{LabelNames: 128, LabelNameBytes: 1 << 10, LabelValueBytes: 16 << 10, LabelSetBytes: 32 << 10},
 		},
 		Exempt:    ExemptConfig{Label: "kfuse", Value: "true"},
 		Telemetry: TelemetryConfig{Interval: 15 * time.Second},
+		OTLP:      defaultOTLPConfig(),
 		Governor:  GovernorConfig{Config: governor.Defaults(), ShedStatus: 503},
 		Log:       LogConfig{Level: "info", Format: "logfmt"},
 	}
 }
 
-// defaultSink is the embedded sink of metrics where none is configured.
-const defaultSink = "embedded"
+// The embedded sinks where none is configured: of metrics, and of the other streams.
+const (
+	defaultSink     = "embedded"
+	defaultFileSink = "embedded_files"
+)
 
 // ByteSize is a number of bytes, written as 1048576, 1MiB or 1MB.
 type ByteSize int64
@@ -242,8 +267,8 @@ func (s *SinkConfig) UnmarshalYAML(unmarshal func(any) error) error {
 		return err
 	}
 	type plain SinkConfig
-	db, rw := tsdb.DefaultOptions(""), remotewrite.DefaultOptions()
-	p := plain{TSDB: &db, RemoteWrite: &rw}
+	db, rw, ot, kf, fl := tsdb.DefaultOptions(""), remotewrite.DefaultOptions(), otlp.DefaultOptions(), kafka.DefaultOptions(), file.DefaultOptions("")
+	p := plain{TSDB: &db, RemoteWrite: &rw, OTLP: &ot, Kafka: &kf, File: &fl}
 	if err := unmarshal(&p); err != nil {
 		return err
 	}
@@ -252,6 +277,15 @@ func (s *SinkConfig) UnmarshalYAML(unmarshal func(any) error) error {
 	}
 	if _, ok := set["remote_write"]; !ok {
 		p.RemoteWrite = nil
+	}
+	if _, ok := set["otlp"]; !ok {
+		p.OTLP = nil
+	}
+	if _, ok := set["kafka"]; !ok {
+		p.Kafka = nil
+	}
+	if _, ok := set["file"]; !ok {
+		p.File = nil
 	}
 	*s = SinkConfig(p)
 	return nil
@@ -266,6 +300,15 @@ func (s SinkConfig) kinds() []string {
 	if s.RemoteWrite != nil {
 		kinds = append(kinds, "remote_write")
 	}
+	if s.OTLP != nil {
+		kinds = append(kinds, "otlp")
+	}
+	if s.Kafka != nil {
+		kinds = append(kinds, "kafka")
+	}
+	if s.File != nil {
+		kinds = append(kinds, "file")
+	}
 	if s.Discard != nil {
 		kinds = append(kinds, "discard")
 	}
@@ -278,6 +321,12 @@ func (s SinkConfig) validate() error {
 		return s.TSDB.Validate()
 	case s.RemoteWrite != nil:
 		return s.RemoteWrite.Validate()
+	case s.OTLP != nil:
+		return s.OTLP.Validate()
+	case s.Kafka != nil:
+		return s.Kafka.Validate()
+	case s.File != nil:
+		return s.File.Validate()
 	}
 	return nil
 }

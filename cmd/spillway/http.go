@@ -17,6 +17,9 @@ func (p *process) routes() {
 	for _, path := range []string{"/api/v1/write", "/ingester/write", "/write"} {
 		r.Path(path).Handler(write)
 	}
+	for path, handler := range p.otlpPaths() {
+		r.Path(path).Handler(p.refuseWhenStopping(handler))
+	}
 	r.Path("/metrics").Handler(promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: p.registry}))
 	r.Path("/-/healthy").HandlerFunc(text("Spillway is healthy.\n"))
 	r.Path("/-/ready").HandlerFunc(p.ready)
@@ -99,6 +102,7 @@ func index(w http.ResponseWriter, _ *http.Request) {
 	text(fmt.Sprintf(`Spillway %s
 
 /api/v1/write         remote write 1.0 and 2.0 (POST)
+/v1/metrics, /v1/logs, /v1/traces   OTLP (POST)
 /api/v1/ratecontrol   every class: rate, burst, tokens, share, counts
 /api/v1/governor      how many batches are processed at once, and why
 /api/v1/explain       ?stream=metrics&labels={...}: what happens to a series, and why

@@ -253,7 +253,7 @@ func hasHome(dir string) bool {
 	case "relabel", "policy", "ratecontrol", "governor":
 		return len(parts) == 1
 	case "ingester":
-		return len(parts) == 1 || len(parts) >= 3 && (parts[1] == "receive" || parts[1] == "sink")
+		return len(parts) == 1 || dir == "ingester/sink" || parts[1] == "receive" || len(parts) >= 3 && parts[1] == "sink"
 	case "cmd":
 		return len(parts) == 2 || len(parts) == 3
 	}
@@ -303,13 +303,23 @@ func whyNotImport(from, to string) string {
 			return "ratecontrol spends what a policy says, so it imports policy and nothing else of ours"
 		}
 	case "ingester":
-		if slices.Contains(four, to) || from != "ingester" && to == "ingester" || from != "ingester" && within(to, part(from)) {
+		if slices.Contains(four, to) || from != "ingester" && to == "ingester" || from != "ingester" && from != "ingester/sink" && within(to, part(from)) {
+			return ""
+		}
+		if to == "ingester/sink" && within(from, to) {
+			return "" // what destinations have in common
+		}
+		// Receivers share a front, and logs of every protocol travel as OTLP inside.
+		if within(from, "ingester/receive") && from != "ingester/receive/otlp" && (to == "ingester/receive" || to == "ingester/receive/otlp" && from != "ingester/receive") {
+			return ""
+		}
+		if from == "ingester/receive/otlp" && to == "ingester/receive" {
 			return ""
 		}
 		if from == "ingester" {
 			return "ingester imports relabel, policy, ratecontrol and governor only; cmd registers receivers and sinks with it"
 		}
-		return "receivers and sinks import ingester and the four below it, never each other: what two of them need belongs to ingester"
+		return "receivers and sinks import ingester and the four below it, never each other: what two sinks need belongs to ingester/sink, what others share to ingester"
 	}
 	return ""
 }

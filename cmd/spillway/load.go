@@ -116,6 +116,7 @@ func (c *Config) complete(dir string) {
 			c.Sinks[defaultSink] = SinkConfig{TSDB: &opts}
 		}
 	}
+	c.completeSinks(dir)
 }
 
 // problems checks what the types cannot.
@@ -124,6 +125,13 @@ func (c *Config) problems() []error {
 	complain := func(format string, args ...any) { p = append(p, fmt.Errorf(format, args...)) }
 	if _, _, err := net.SplitHostPort(c.Server.HTTPListenAddress); err != nil {
 		complain("server.http_listen_address: %q is not host:port: %v", c.Server.HTTPListenAddress, err)
+	}
+	for name, address := range map[string]string{
+		"server.otlp_grpc_listen_address": c.Server.OTLPGRPCListenAddress, "server.otlp_http_listen_address": c.Server.OTLPHTTPListenAddress,
+	} {
+		if _, _, err := net.SplitHostPort(address); address != "" && err != nil {
+			complain("%s: %q is not host:port: %v", name, address, err)
+		}
 	}
 	if (c.Server.TLS.CertFile == "") != (c.Server.TLS.KeyFile == "") {
 		complain("server.tls: cert_file and key_file go together")
@@ -144,6 +152,10 @@ func (c *Config) problems() []error {
 	if c.Server.MaxRequestBytes < c.Server.MaxBodyBytes+c.Server.MaxDecodedBytes {
 		complain("server.max_request_bytes: %s cannot hold one request of max_body_bytes %s and max_decoded_bytes %s",
 			c.Server.MaxRequestBytes, c.Server.MaxBodyBytes, c.Server.MaxDecodedBytes)
+	}
+	if least := c.memorySum(1); c.Server.MemoryLimit > 0 && int64(c.Server.MemoryLimit) < least {
+		complain("server.memory_limit: %s is less than the %s that max_request_bytes, route_cache_bytes and the program take together",
+			c.Server.MemoryLimit, ByteSize(least))
 	}
 	if c.Server.MaxSeriesPerRequest < 1 || c.Server.MaxItemsPerRequest < 1 || c.Ingester.Limits.LabelNames < 1 {
 		complain("server.max_series_per_request, server.max_items_per_request and ingester.limits.label_names: must be above 0")
@@ -169,6 +181,7 @@ func (c *Config) problems() []error {
 	if !slices.Contains([]string{"logfmt", "json"}, c.Log.Format) {
 		complain("log.format: %q is neither logfmt nor json", c.Log.Format)
 	}
+	p = append(p, c.OTLP.problems()...)
 	p = append(p, c.sinkProblems()...)
 	return append(p, c.streamProblems()...)
 }
@@ -178,7 +191,7 @@ func (c *Config) sinkProblems() []error {
 	for _, name := range sortedKeys(c.Sinks) {
 		kinds := c.Sinks[name].kinds()
 		if len(kinds) != 1 {
-			p = append(p, fmt.Errorf("sinks.%s: needs exactly one of tsdb, remote_write, discard, and has %d", name, len(kinds)))
+			p = append(p, fmt.Errorf("sinks.%s: needs exactly one of tsdb, remote_write, otlp, kafka, file, discard, and has %d", name, len(kinds)))
 			continue
 		}
 		if err := c.Sinks[name].validate(); err != nil {
@@ -201,7 +214,7 @@ func (c *Config) streamProblems() []error {
 		if s.Sink != "" && !ok {
 			p = append(p, fmt.Errorf("streams.%s.sink: there is no sink %q; sinks are: %s", name, s.Sink, strings.Join(sortedKeys(c.Sinks), ", ")))
 		}
-		if s.Sink != "" && ok && stream != ingester.Metrics && sink.Discard == nil {
+		if s.Sink != "" && ok && stream != ingester.Metrics && (sink.TSDB != nil || sink.RemoteWrite != nil) {
 			p = append(p, fmt.Errorf("streams.%s.sink: sink %q stores metrics only", name, s.Sink))
 		}
 		if s.RateLimitResponse != "" && s.RateLimitResponse != "default" && s.RateLimitResponse != "silent" {

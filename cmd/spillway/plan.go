@@ -17,6 +17,7 @@ import (
 	"github.com/spillway-telemetry/spillway/cmd/spillway/plan"
 	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/sink/otlp"
 	"github.com/spillway-telemetry/spillway/policy"
 )
 
@@ -232,9 +233,20 @@ func decimal(x float64) *big.Rat {
 // sinksOf are the destinations with a bound on connections.
 func (p *planner) sinksOf(c Config) (sinks []plan.Sink) {
 	for _, name := range sortedKeys(c.Sinks) {
-		if rw := c.Sinks[name].RemoteWrite; rw != nil {
-			sinks = append(sinks, plan.Sink{Name: name, Endpoints: len(rw.Endpoints), PerEndpoint: rw.MaxConnectionsPerEndpoint, EndpointBudget: p.endpointConnections})
+		s := plan.Sink{Name: name, EndpointBudget: p.endpointConnections}
+		switch sink := c.Sinks[name]; {
+		case sink.RemoteWrite != nil:
+			s.Endpoints, s.PerEndpoint = len(sink.RemoteWrite.Endpoints), sink.RemoteWrite.MaxConnectionsPerEndpoint
+		case sink.OTLP != nil && sink.OTLP.Protocol == otlp.ProtocolGRPC:
+			s.Endpoints, s.PerEndpoint = len(sink.OTLP.Endpoints), 1 // which all writes share
+		case sink.OTLP != nil:
+			s.Endpoints, s.PerEndpoint = len(sink.OTLP.Endpoints), sink.OTLP.MaxConnectionsPerEndpoint
+		case sink.Kafka != nil: // brokers that are not named have as many
+			s.Endpoints, s.PerEndpoint = len(sink.Kafka.Brokers), sink.Kafka.MaxConnectionsPerBroker+1
+		default:
+			continue // keeps it here
 		}
+		sinks = append(sinks, s)
 	}
 	return sinks
 }

@@ -17,6 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
+	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/sink/file"
+	"github.com/spillway-telemetry/spillway/ingester/sink/kafka"
+	"github.com/spillway-telemetry/spillway/ingester/sink/otlp"
 	rwsink "github.com/spillway-telemetry/spillway/ingester/sink/remotewrite"
 	"github.com/spillway-telemetry/spillway/ingester/sink/tsdb"
 )
@@ -29,8 +33,12 @@ func TestConfigReference(t *testing.T) {
 	docs := fieldDocs{}
 	docs.read(t, ".")
 	docs.read(t, "../../governor")
+	docs.read(t, "../../ingester/sink")
 	docs.read(t, "../../ingester/sink/tsdb")
 	docs.read(t, "../../ingester/sink/remotewrite")
+	docs.read(t, "../../ingester/sink/otlp")
+	docs.read(t, "../../ingester/sink/kafka")
+	docs.read(t, "../../ingester/sink/file")
 
 	var out strings.Builder
 	out.WriteString(`# Configuration
@@ -52,6 +60,12 @@ The policy file has a reference of its own: [POLICY.md](../../policy/POLICY.md).
 	docs.table(&out, "", reflect.ValueOf(tsdb.DefaultOptions("")))
 	out.WriteString("\n## sinks.NAME.remote_write\n\nForwards metrics by remote write. The sender's answer waits for the destination's.\n\n")
 	docs.table(&out, "", reflect.ValueOf(rwsink.DefaultOptions()))
+	out.WriteString(otlpReference)
+	docs.table(&out, "", reflect.ValueOf(otlp.DefaultOptions()))
+	out.WriteString(kafkaReference)
+	docs.table(&out, "", reflect.ValueOf(kafka.DefaultOptions()))
+	out.WriteString(fileReference)
+	docs.table(&out, "", reflect.ValueOf(file.DefaultOptions("")))
 	out.WriteString("\n## sinks.NAME.discard\n\n`discard: {}` acknowledges everything and keeps nothing.\n\n## streams.NAME\n\n")
 	docs.table(&out, "", reflect.ValueOf(StreamConfig{}))
 	out.WriteString(keysReference)
@@ -75,7 +89,13 @@ A key is sent as ` + "`Kf-Api-Key: KEY`, as `Authorization: Bearer KEY`, or as t
 
 // TestMetricsReference keeps METRICS.md what a running process exposes.
 func TestMetricsReference(t *testing.T) {
-	p := testProcess(t, "", "")
+	dir := t.TempDir()
+	p := testProcess(t, strings.ReplaceAll(everySink, "DIR", dir), "")
+	for _, s := range p.sinks.byName {
+		// What is counted by the code of an answer is there when something was sent.
+		_ = s.Write(t.Context(), &ingester.Batch{Format: ingester.OTLPLogs, Stream: ingester.Logs, Whole: true, Packed: []byte("x"), Encoding: "gzip"})
+		_ = s.Write(t.Context(), &ingester.Batch{Format: ingester.RemoteWrite1, Whole: true, Packed: []byte("x")})
+	}
 	families, err := p.registry.Gather()
 	require.NoError(t, err)
 	var out strings.Builder
@@ -152,7 +172,7 @@ func (d fieldDocs) rows(out *strings.Builder, prefix string, v reflect.Value) {
 			continue
 		}
 		section := v.Field(i)
-		ours := section.Kind() == reflect.Struct && (strings.HasPrefix(section.Type().String(), "main.") || strings.HasPrefix(section.Type().String(), "governor."))
+		ours := section.Kind() == reflect.Struct && (strings.HasPrefix(section.Type().String(), "main.") || strings.HasPrefix(section.Type().String(), "governor.") || strings.HasPrefix(section.Type().String(), "sink.") || section.Type() == reflect.TypeFor[kafka.CreateTopics]())
 		doc := plain(field.Name, d[v.Type().String()+"."+field.Name])
 		if name == "" { // inlined
 			if ours {

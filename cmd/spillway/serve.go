@@ -24,16 +24,16 @@ import (
 	"github.com/spillway-telemetry/spillway/cmd/spillway/page"
 	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/receive"
+	"github.com/spillway-telemetry/spillway/ingester/receive/otlp"
 	rwreceive "github.com/spillway-telemetry/spillway/ingester/receive/remotewrite"
 	"github.com/spillway-telemetry/spillway/ingester/receive/telemetry"
-	"github.com/spillway-telemetry/spillway/ingester/sink/discard"
-	rwsink "github.com/spillway-telemetry/spillway/ingester/sink/remotewrite"
-	"github.com/spillway-telemetry/spillway/ingester/sink/tsdb"
 )
 
 // process is the whole program, wired:
 //
-//	server (dskit) --> receive/remotewrite --> ingester --> sink/tsdb, sink/remotewrite, sink/discard
+//	server (dskit) --> receive/remotewrite --> ingester --> sink/translate --> sink/<destination>
+//	otlpServers -----> receive/otlp  --------^  ^  (server serves OTLP over HTTP, too)
 //	                   receive/telemetry  -------^  ^
 //	                                                |
 //	reloader (SIGHUP, POST /-/reload, file change) -+
@@ -50,15 +50,12 @@ type process struct {
 	ingester *ingester.Ingester
 	reloader *reloader
 	history  *page.History
+	front    *receive.Front
+	otlp     *otlp.Receiver
 	server   *server.Server
-	stopping chan struct{} // closed when no new batch is to be taken
-}
-
-// sinks are the open destinations by name.
-type sinks struct {
-	byName map[string]ingester.Sink
-	tsdb   *tsdb.Sink // whose query API is served; nil if there is none
-	closes []func() error
+	// otlpServers are the listeners for OTLP's own addresses.
+	otlpServers []*otlpServer
+	stopping    chan struct{} // closed when no new batch is to be taken
 }
 
 // serve runs the program until it is told to stop.
@@ -78,7 +75,7 @@ func newProcess(l *loaded, path string) (*process, error) {
 	p := &process{config: l.config, logger: newLogger(l.config.Log), registry: prometheus.NewRegistry(), stopping: make(chan struct{})}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
-	if p.sinks, err = openSinks(l.config.Sinks, p.logger, p.registry); err != nil {
+	if p.sinks, err = openSinks(l.config.Sinks, l.config.OTLP.translation(), p.logger, p.registry); err != nil {
 		return nil, err
 	}
 	if p.governor, err = governor.New(l.config.Governor.Config, p.registry, p.logger); err != nil {
@@ -95,6 +92,13 @@ func newProcess(l *loaded, path string) (*process, error) {
 	if p.server, err = newServer(l.config.Server, p.logger, p.registry); err != nil {
 		return nil, errors.Join(fmt.Errorf("server.http_listen_address: cannot listen on %s: %w", l.config.Server.HTTPListenAddress, err), p.sinks.close())
 	}
+	p.front = p.newFront()
+	p.otlp = p.newOTLP()
+	if err := p.listenOTLP(); err != nil {
+		p.closeOTLP()
+		p.server.Stop()
+		return nil, errors.Join(err, p.sinks.close())
+	}
 	p.routes()
 	return p, nil
 }
@@ -104,7 +108,10 @@ func newProcess(l *loaded, path string) (*process, error) {
 func (p *process) run(ctx context.Context) error {
 	ctx, cancel := signal.NotifyContext(ctx, os.Interrupt, syscall.SIGTERM)
 	defer cancel()
-	background, err := services.NewManager(p.reloader.service(), p.telemetryService(), p.historyService(), services.NewBasicService(nil, p.governor.Run, nil))
+	if err := p.sinks.start(ctx, p.config); err != nil {
+		return errors.Join(err, p.sinks.close())
+	}
+	background, err := services.NewManager(append(p.sinks.services(), p.reloader.service(), p.telemetryService(), p.memoryService(), p.historyService(), services.NewBasicService(nil, p.governor.Run, nil))...)
 	if err != nil {
 		return err
 	}
@@ -113,8 +120,9 @@ func (p *process) run(ctx context.Context) error {
 	}
 	failed := services.NewFailureWatcher()
 	failed.WatchManager(background)
-	served := make(chan error, 1)
+	served := make(chan error, 1+len(p.otlpServers))
 	go func() { served <- p.server.Run() }()
+	p.startOTLP(served)
 	p.logger.Info("ready", "address", p.server.HTTPListenAddr().String(), "ingesters", p.config.Ingester.ReplicaCount)
 	select {
 	case <-ctx.Done():
@@ -129,58 +137,13 @@ func (p *process) run(ctx context.Context) error {
 		err = fmt.Errorf("a background service failed: %w", err)
 	}
 	close(p.stopping)
+	p.stopOTLP()
 	p.server.Shutdown()
 	p.server.Stop()
 	stopErr := services.StopManagerAndAwaitStopped(context.Background(), background)
 	err = errors.Join(err, stopErr, p.sinks.close())
 	p.logger.Info("stopped")
 	return err
-}
-
-// openSinks opens every destination.
-func openSinks(configs map[string]SinkConfig, logger *slog.Logger, reg prometheus.Registerer) (*sinks, error) {
-	s := &sinks{byName: map[string]ingester.Sink{"": discard.Sink{}}}
-	for _, name := range sortedKeys(configs) {
-		if err := s.open(name, configs[name], logger.With("sink", name), prometheus.WrapRegistererWith(prometheus.Labels{"sink": name}, reg)); err != nil {
-			return nil, errors.Join(fmt.Errorf("sinks.%s: %w", name, err), s.close())
-		}
-	}
-	return s, nil
-}
-
-func (s *sinks) open(name string, c SinkConfig, logger *slog.Logger, reg prometheus.Registerer) error {
-	switch {
-	case c.TSDB != nil:
-		opts := *c.TSDB
-		opts.Logger, opts.Registerer = logger, reg
-		db, err := tsdb.Open(opts)
-		if err != nil {
-			return err
-		}
-		s.byName[name] = db
-		s.closes = append(s.closes, db.Close)
-		if s.tsdb == nil {
-			s.tsdb = db
-		}
-	case c.RemoteWrite != nil:
-		rw, err := rwsink.New(*c.RemoteWrite, logger, reg)
-		if err != nil {
-			return err
-		}
-		s.byName[name] = rw
-		s.closes = append(s.closes, rw.Close)
-	default:
-		s.byName[name] = discard.Sink{}
-	}
-	return nil
-}
-
-func (s *sinks) close() error {
-	var errs []error
-	for _, c := range s.closes {
-		errs = append(errs, c())
-	}
-	return errors.Join(errs...)
 }
 
 // telemetryService writes Spillway's own metrics in regular intervals, and once

@@ -35,7 +35,7 @@ func testFiles(t *testing.T, config, policy string) string {
 	if config == "" {
 		config = "sinks: {local: {tsdb: {path: '" + filepath.Join(dir, "data") + "'}}}\nstreams: {metrics: {sink: local}}\n"
 	}
-	write("spillway.yaml", "server: {http_listen_address: '127.0.0.1:0'}\ntelemetry: {interval: 0s}\npolicy_file: policy.yaml\n"+config)
+	write("spillway.yaml", "server: {http_listen_address: '127.0.0.1:0', otlp_grpc_listen_address: '', otlp_http_listen_address: ''}\ntelemetry: {interval: 0s}\npolicy_file: policy.yaml\n"+config)
 	write("policy.yaml", cmp.Or(policy, "streams: {}"))
 	return filepath.Join(dir, "spillway.yaml")
 }

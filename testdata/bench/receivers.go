@@ -154,7 +154,7 @@ func stored(m metrics, sent, _ int64) (string, error) {
 // the sink too.
 func (p programs) spillwayStart(sinks func(string) string, rules, policy string, env []string) func(context.Context, string, string, string) (*process, error) {
 	return func(ctx context.Context, dir, address, sink string) (*process, error) {
-		config := fmt.Sprintf("server: {http_listen_address: %q}\ntelemetry: {interval: 0s}\nlog: {level: warn}\npolicy_file: policy.yaml\nsinks: %s\nstreams:\n  metrics:\n    sink: out\n",
+		config := fmt.Sprintf("server: {http_listen_address: %q, otlp_grpc_listen_address: '', otlp_http_listen_address: ''}\ntelemetry: {interval: 0s}\nlog: {level: warn}\npolicy_file: policy.yaml\nsinks: %s\nstreams:\n  metrics:\n    sink: out\n",
 			address, sinks(sink))
 		if rules != "" {
 			config += "    relabel_configs:\n" + indent(rules, "      ")

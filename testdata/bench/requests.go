@@ -24,6 +24,7 @@ type workload struct {
 	perRequest int
 	teams      int     // values of the label that policies tell series apart by
 	passes     int     // requests are prepared for this many samples of each series
+	warm       int     // times that each series is sent before anything is measured
 	churn      float64 // fraction of the series in each request that are new
 }
 

@@ -126,12 +126,12 @@ func (b *bench) run(ctx context.Context, r *row, o *options) *result {
 // prepare makes the requests of a row. Both receivers get the same ones, unless
 // they speak different versions.
 func (r *row) prepare(o *options) (peer, ours *requests, err error) {
-	w := workload{message: r.peerMessage, series: r.series, perRequest: o.perRequest, teams: r.teams, passes: 4}
+	w := workload{message: r.peerMessage, series: r.series, perRequest: o.perRequest, teams: r.teams, passes: 4, warm: 2}
 	if r.series > 500_000 {
 		w.passes = 2
 	}
 	if r.fresh {
-		w.passes = 1 + (r.items+r.series-1)/r.series
+		w.warm, w.passes = 1, 1+(r.items+r.series-1)/r.series
 	}
 	now := time.Now()
 	if peer, err = prepare(w, now); err != nil || r.message == r.peerMessage {

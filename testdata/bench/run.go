@@ -53,7 +53,7 @@ func (b *bench) with(ctx context.Context, rc *receiver, r *requests, connections
 	defer p.kill()
 	run := &running{process: p, receiver: rc, driver: newDriver("http://"+address+"/api/v1/write", r.message, connections)}
 	defer run.driver.client.CloseIdleConnections()
-	if _, err = b.send(ctx, run, r, r.parts); err == nil {
+	if _, err = b.send(ctx, run, r, r.parts*max(1, r.warm)); err == nil {
 		err = f(run)
 	}
 	if err != nil {

@@ -100,6 +100,7 @@ func TestPage(t *testing.T) {
 	b.shows(t, row("batch-jobs")+`.dataset.state === "good"`) // drops of before are not held against the new policy
 
 	kill(load)
+	eventually(t, "every item has one outcome", func() bool { return s.conserved(t) })
 	away(t, b, s)
 	require.Empty(t, b.complaints())
 }

@@ -125,6 +125,27 @@ func (s *spillway) sequence(t *testing.T) int {
 	return answer.Sequence
 }
 
+// conserved says that what was received is what the outcomes add up to.
+func (s *spillway) conserved(t *testing.T) bool {
+	t.Helper()
+	resp, err := http.Get("http://" + s.address + "/api/v1/ratecontrol")
+	require.NoError(t, err)
+	defer resp.Body.Close()
+	var answer struct {
+		Streams map[string]struct {
+			Received, Invalid, Exempt int64
+			Relabel                   int64 `json:"dropped_relabel"`
+			Classes                   []struct{ Admitted, Dropped, Refused int64 }
+		}
+	}
+	require.NoError(t, json.NewDecoder(resp.Body).Decode(&answer))
+	m := answer.Streams["metrics"]
+	for _, c := range m.Classes {
+		m.Exempt += c.Admitted + c.Dropped + c.Refused
+	}
+	return m.Received > 0 && m.Received == m.Invalid+m.Relabel+m.Exempt
+}
+
 // load sends 20 teams' series, items in a second, until it is killed.
 func (s *spillway) load(t *testing.T, rate int) *exec.Cmd {
 	return s.run(t, "load", "--url=http://"+s.address+"/api/v1/write", fmt.Sprintf("--rate=%d", rate), "--series=2000", "--series-per-request=200", "--duration=10m",

@@ -145,17 +145,29 @@ func peer(t *testing.T, name string) string {
 // spillway is a running Spillway with its files in one folder.
 type spillway struct {
 	*program
-	dir, address string
+	dir, address       string
+	grpcOTLP, httpOTLP string
 }
 
 func startSpillway(t *testing.T, dir, address, config, policy string) *spillway {
 	t.Helper()
+	return startSpillwayIn(t, nil, dir, address, config, policy)
+}
+
+// startSpillwayIn starts it under a CPU limit, if there is a group.
+func startSpillwayIn(t *testing.T, group *cgroup, dir, address, config, policy string) *spillway {
+	t.Helper()
 	bin := os.Getenv("SPILLWAY_BIN")
 	require.NotEmpty(t, bin, "run this with `make e2e`, which builds spillway")
-	config = "server: {http_listen_address: '" + address + "'}\npolicy_file: policy.yaml\n" + config
+	grpcOTLP, httpOTLP := freeAddress(t), freeAddress(t)
+	if !strings.Contains(config, "server:") {
+		config = "server: {http_listen_address: '" + address + "', otlp_grpc_listen_address: '" + grpcOTLP + "', otlp_http_listen_address: '" + httpOTLP + "'}\n" + config
+	}
+	config = "policy_file: policy.yaml\n" + config
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "spillway.yaml"), []byte(config), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(cmp.Or(policy, "streams: {}")), 0o644))
-	s := &spillway{program: start(t, bin, "serve", "--config.file="+filepath.Join(dir, "spillway.yaml")), dir: dir, address: address}
+	path, args := group.command(bin, "serve", "--config.file="+filepath.Join(dir, "spillway.yaml"))
+	s := &spillway{program: start(t, path, args...), dir: dir, address: address, grpcOTLP: grpcOTLP, httpOTLP: httpOTLP}
 	awaitReady(t, s.program, "http://"+address+"/-/ready")
 	return s
 }

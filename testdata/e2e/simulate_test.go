@@ -42,7 +42,7 @@ streams:
 	dir := t.TempDir()
 	s := startSpillway(t, dir, freeAddress(t), quiet+"sinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}}\n", policy)
 	prom, _ := startPrometheus(t, s.address, "", "")
-	start(t, os.Getenv("SPILLWAY_BIN"), "load", "--url=http://"+s.address+"/api/v1/write", "--rate=1000", "--series=1000", "--series-per-request=100", "--duration=5m")
+	load := start(t, os.Getenv("SPILLWAY_BIN"), "load", "--url=http://"+s.address+"/api/v1/write", "--rate=1000", "--series=1000", "--series-per-request=100", "--duration=5m")
 	stricter := filepath.Join(dir, "stricter.yaml")
 	require.NoError(t, os.WriteFile(stricter, []byte("streams: {metrics: {rate: 10000, burst: 10000, default: {rate: 9900}, classes: [{name: some, rate: 100}]}}"), 0o644))
 
@@ -67,5 +67,7 @@ streams:
 	out, err := spillwayCommand(t, "plan", "--prometheus=http://"+prom, "--since=1m", "--cpu-limit=1")
 	require.NoError(t, err)
 	require.Contains(t, out, "measured: http://"+prom)
+	load.kill()
+	eventually(t, "no batch in flight", func() bool { return sum(metrics(t, s.address), "spillway_governor_in_flight") == 0 })
 	requireConserved(t, metrics(t, s.address))
 }

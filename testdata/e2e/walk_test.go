@@ -43,6 +43,7 @@ func TestFiveMinutes(t *testing.T) {
 		return cmd
 	}
 
+	var load *program
 	shows := []struct{ command, output string }{
 		{"make run", ""},
 		{"bin/spillway load ", ""},
@@ -64,7 +65,7 @@ func TestFiveMinutes(t *testing.T) {
 			awaitReady(t, started(t, shell(command)), "http://"+address+"/-/ready")
 			continue
 		case strings.HasPrefix(command, "bin/spillway load "):
-			started(t, shell("exec "+strings.Replace(command, "load ", "load --url=http://"+address+"/api/v1/write ", 1)))
+			load = started(t, shell("exec "+strings.Replace(command, "load ", "load --url=http://"+address+"/api/v1/write ", 1)))
 			continue
 		}
 		eventually(t, command, func() bool {
@@ -81,4 +82,7 @@ func TestFiveMinutes(t *testing.T) {
 		}
 		return sum(m, "spillway_class_rate_limit", `class="default"`) == 1100 && sum(m, "spillway_received_items_total") >= received+3000
 	})
+	load.kill()
+	eventually(t, "no batch in flight", func() bool { return sum(metrics(t, address), "spillway_governor_in_flight") == 0 })
+	requireConserved(t, metrics(t, address))
 }

@@ -14,7 +14,7 @@ import (
 
 func newWalker(s *system, data []byte) *walker {
 	b := &ingester.Batch{Body: append([]byte(nil), data...), Size: len(data)}
-	return &walker{b: b, memory: s.ingester.Memory(), limits: testLimits}
+	return &walker{b: b, guess: s.ingester.Guess(b), memory: s.ingester.Memory(), limits: testLimits}
 }
 
 // FuzzWalkV1 compares the walker with the Prometheus library: what it accepts,

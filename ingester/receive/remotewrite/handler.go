@@ -6,7 +6,6 @@ import (
 	"io"
 	"mime"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -49,11 +48,8 @@ func (h *Handler) shed(err error) *refusal {
 	return refusal
 }
 
-// request is one request's memory. It is reused.
-type request struct {
-	batch  ingester.Batch
-	packed []byte
-}
+// request is what one batch needs beside its bytes. It is reused.
+type request struct{ batch ingester.Batch }
 
 // ServeHTTP takes one batch through the data path and answers only when the sink
 // has taken it.
@@ -70,10 +66,8 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	}
 	memory := h.ingester.Memory()
 	defer memory.Release()
-	req := h.borrow()
-	defer h.giveBack(req)
-
-	if refusal := h.read(r, req, memory); refusal != nil { // 1 receive
+	packed, refusal := h.read(r, memory) // 1 receive
+	if refusal != nil {
 		h.ingester.CountUnread(ingester.Metrics, refusal.capacity)
 		refusal.answer(rw)
 		return
@@ -85,9 +79,12 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer slot.Release()
+	// Only now: a batch that waits holds its body and nothing else.
+	req := h.borrow()
+	defer h.giveBack(req)
 	b := &req.batch
-	b.Stream, b.Origin, b.Received = ingester.Metrics, origin, time.Now()
-	if refusal := h.decode(format, req, memory); refusal != nil { // 3 decode
+	b.Stream, b.Origin, b.Received, b.Packed = ingester.Metrics, origin, time.Now(), packed
+	if refusal := h.decode(format, b, memory); refusal != nil { // 3 decode
 		h.ingester.CountUnread(ingester.Metrics, refusal.capacity)
 		refusal.answer(rw)
 		return
@@ -106,15 +103,17 @@ func (h *Handler) borrow() *request {
 	return &request{}
 }
 
-// keepBytes is the largest buffer that is kept for the next request, so that
+// keepBytes is the largest list that is kept for the next request, so that
 // one huge request does not hold its memory for ever.
 const keepBytes = 8 << 20
 
 func (h *Handler) giveBack(req *request) {
 	spans := cap(req.batch.Symbols) + cap(req.batch.Families)
-	if cap(req.packed) > keepBytes || cap(req.batch.Body) > keepBytes || cap(req.batch.Groups)*groupBytes > keepBytes || spans*spanBytes > keepBytes {
+	if cap(req.batch.Groups)*groupBytes > keepBytes || spans*spanBytes > keepBytes {
 		return
 	}
+	// The bytes belong to the request's memory, which lends them to another one.
+	req.batch.Body = nil
 	req.batch.Reset()
 	h.requests.Put(req)
 }
@@ -146,65 +145,72 @@ func negotiate(r *http.Request) (ingester.Format, *refusal) {
 	return format, nil
 }
 
-// leastRead is what the first read of a body may bring.
+// leastRead is the first buffer of a body. It doubles as the body arrives: what a
+// sender merely announces takes nothing from the budget.
 const leastRead = 32 << 10
 
 // read takes the body into memory, within its limit and the budget.
-func (h *Handler) read(r *http.Request, req *request, memory *ingester.Memory) *refusal {
+func (h *Handler) read(r *http.Request, memory *ingester.Memory) ([]byte, *refusal) {
 	limit := int64(h.limits.BodyBytes)
 	if r.ContentLength > limit {
-		return tooLarge("the body has %d bytes, and server.max_body_bytes is %d", r.ContentLength, limit)
+		return nil, tooLarge("the body has %d bytes, and server.max_body_bytes is %d", r.ContentLength, limit)
 	}
-	req.packed = req.packed[:0]
+	// One byte more than the body may have, to see that it ends.
+	most := int(limit) + 1
+	if r.ContentLength >= 0 {
+		most = int(r.ContentLength) + 1
+	}
+	packed, ok := memory.Buffer(min(leastRead, most))
+	if !ok {
+		return nil, h.overCapacity()
+	}
 	body := io.LimitReader(r.Body, limit+1)
-	reserved := 0
 	for {
-		if len(req.packed) == reserved {
-			step := max(leastRead, len(req.packed))
-			if !memory.Grow(int64(step)) {
-				return h.overCapacity()
+		if len(packed) == cap(packed) {
+			if packed, ok = memory.Larger(packed, min(2*len(packed), max(most, len(packed)+1))); !ok {
+				return nil, h.overCapacity()
 			}
-			reserved += step
-			req.packed = slices.Grow(req.packed, step)
 		}
-		n, err := body.Read(req.packed[len(req.packed):reserved])
-		req.packed = req.packed[:len(req.packed)+n]
+		n, err := body.Read(packed[len(packed):cap(packed)])
+		packed = packed[:len(packed)+n]
 		switch {
-		case int64(len(req.packed)) > limit:
-			return tooLarge("the body is larger than server.max_body_bytes, which is %d", limit)
+		case int64(len(packed)) > limit:
+			return nil, tooLarge("the body is larger than server.max_body_bytes, which is %d", limit)
 		case err == io.EOF:
-			return nil
+			return packed, nil
 		case err != nil:
-			return &refusal{status: http.StatusBadRequest, text: "the body did not arrive whole: " + err.Error()}
+			return nil, &refusal{status: http.StatusBadRequest, text: "the body did not arrive whole: " + err.Error()}
 		}
 	}
 }
 
 // decode decompresses the body and finds its series.
-func (h *Handler) decode(format ingester.Format, req *request, memory *ingester.Memory) *refusal {
-	size, err := snappy.DecodedLen(req.packed)
+func (h *Handler) decode(format ingester.Format, b *ingester.Batch, memory *ingester.Memory) *refusal {
+	size, err := snappy.DecodedLen(b.Packed)
 	if err != nil {
 		return malformed(fmt.Errorf("the body is not a snappy block: %w", err))
 	}
 	if size > h.limits.DecodedBytes {
 		return tooLarge("the body has %d bytes when decompressed, and server.max_decoded_bytes is %d", size, h.limits.DecodedBytes)
 	}
-	if !memory.Grow(int64(size)) {
+	buffer, ok := memory.Buffer(size)
+	if !ok {
 		return h.overCapacity()
 	}
-	b := &req.batch
-	body, err := snappy.Decode(b.Body[:cap(b.Body)], req.packed)
+	body, err := snappy.Decode(buffer[:cap(buffer)], b.Packed)
 	if err != nil {
 		return malformed(fmt.Errorf("the body is not a snappy block: %w", err))
 	}
-	b.Body, b.Size, b.Packed = body, len(body), req.packed
-	w := walker{b: b, memory: memory, limits: h.limits}
+	b.Body, b.Size = body, len(body)
+	w := walker{b: b, guess: h.ingester.Guess(b), memory: memory, limits: h.limits}
 	if format == ingester.RemoteWrite2 {
 		err = w.walkV2()
 	} else {
 		err = w.walkV1()
 	}
 	switch {
+	case err == nil && !memory.Grow(int64(cap(b.Body)-cap(body))): // keys that had to be copied
+		return h.overCapacity()
 	case err == nil:
 		return nil
 	case errors.Is(err, errNoMemory):

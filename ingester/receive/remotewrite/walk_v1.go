@@ -42,7 +42,7 @@ func (w *walker) walkV1() error {
 			if err != nil {
 				return err
 			}
-			if !walkSeriesV1(b, g) {
+			if !w.walkSeriesV1(g) {
 				return fmt.Errorf("%w: time series %d at byte %d", errMalformed, len(b.Groups)-1, field)
 			}
 			if err := w.count(g); err != nil {
@@ -59,12 +59,17 @@ func (w *walker) walkV1() error {
 }
 
 // walkSeriesV1 walks one TimeSeries. Its labels come first and in one piece from
-// every known sender; those of others are put together behind the message.
-func walkSeriesV1(b *ingester.Batch, g *ingester.Group) bool {
+// every known sender; those of others are put together behind the message. Labels
+// that are the expected ones are not read.
+func (w *walker) walkSeriesV1(g *ingester.Group) bool {
+	b := w.b
 	msg := b.Body[:g.Field.End]
-	i := labelRun(msg, int(g.Message))
-	if i < 0 {
-		return false
+	i := int(g.Message) + w.guess.Match(g, msg[g.Message:])
+	guessed := i > int(g.Message) && (i == len(msg) || msg[i] != v1LabelTag)
+	if !guessed {
+		if i = labelRun(msg, int(g.Message)); i < 0 {
+			return false
+		}
 	}
 	g.Key = ingester.Span{Start: g.Message, End: uint32(i)}
 	scattered := false
@@ -91,6 +96,9 @@ func walkSeriesV1(b *ingester.Batch, g *ingester.Group) bool {
 	}
 	if scattered {
 		gatherLabels(b, g)
+	}
+	if scattered || !guessed {
+		w.guess.Find(g, b.Bytes(g.Key))
 	}
 	if g.Floats == 0 && g.Histograms == 0 && g.Exemplars == 0 {
 		g.Invalidate(ingester.ReasonEmptySeries)

@@ -10,7 +10,7 @@ import (
 // and histograms, which 2.0 keeps apart. The exemplars go with the first.
 func (e *encoder) v1ToV2(g *ingester.Group) bool {
 	b := e.batch
-	labels := b.Labels(g)
+	labels := e.labels(g)
 	if !e.labelNumbers(labels, e.previousLabels) {
 		return false
 	}
@@ -92,7 +92,7 @@ func (e *encoder) exemplarV2(out, exemplar []byte) ([]byte, bool) {
 // v2ToV1 writes a 2.0 series as a 1.0 series and its metadata as that of a
 // family. A series of which nothing can be sent is left out.
 func (e *encoder) v2ToV1(g *ingester.Group) bool {
-	labels, message := e.batch.Labels(g), e.batch.Message(g)
+	labels, message := e.labels(g), e.batch.Message(g)
 	guess := len(labels) + len(message)
 	before, meta := len(e.out), metadata{}
 	out, start := openMessage(e.out, v1RequestSeries, guess)

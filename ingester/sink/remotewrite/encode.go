@@ -31,6 +31,9 @@ type encoder struct {
 	// a batch of format 1.0.
 	numbers, previous []uint32
 	previousLabels    []byte
+	// relabelled is the label set being written and the one before, where rules
+	// changed them.
+	relabelled [2][]byte
 
 	sent sent
 }
@@ -208,22 +211,32 @@ func (s *sent) add(g *ingester.Group) {
 	s.exemplars += int64(g.Exemplars)
 }
 
+// labels returns the label set of a group as the rules left it. It is valid until
+// the next but one call.
+func (e *encoder) labels(g *ingester.Group) []byte {
+	if !g.Route.Changed() {
+		return g.Route.Sent()
+	}
+	e.relabelled[0], e.relabelled[1] = g.Route.AppendLabels(e.relabelled[1][:0]), e.relabelled[0]
+	return e.relabelled[0]
+}
+
 // v1ToV1 writes a 1.0 series with other labels: the new labels, then every other
 // field of the message.
 func (e *encoder) v1ToV1(g *ingester.Group) bool {
-	b, labels := e.batch, e.batch.Labels(g)
+	b := e.batch
 	if g.Key.Start >= g.Message && g.Key.End <= g.Field.End {
 		// All labels lie in one piece in the message.
 		before, after := b.Body[g.Message:g.Key.Start], b.Body[g.Key.End:g.Field.End]
 		e.out = appendTag(e.out, v1RequestSeries, wireBytes)
-		e.out = binary.AppendUvarint(e.out, uint64(len(labels)+len(before)+len(after)))
-		e.out = append(append(append(e.out, labels...), before...), after...)
+		e.out = binary.AppendUvarint(e.out, uint64(g.Route.LabelBytes()+len(before)+len(after)))
+		e.out = append(append(g.Route.AppendLabels(e.out), before...), after...)
 		return true
 	}
 	message := b.Message(g)
-	guess := len(labels) + len(message)
+	guess := g.Route.LabelBytes() + len(message)
 	out, start := openMessage(e.out, v1RequestSeries, guess)
-	out, ok := appendWithout(append(out, labels...), message, v1SeriesLabels)
+	out, ok := appendWithout(g.Route.AppendLabels(out), message, v1SeriesLabels)
 	e.out = closeMessage(out, start, guess)
 	return ok
 }
@@ -244,7 +257,7 @@ func (e *encoder) v2ToV2(g *ingester.Group) bool {
 			// The numbers do not belong to these labels one by one.
 			e.previous = e.previous[:0]
 		}
-		if !e.labelNumbers(g.Route.Labels(), key) {
+		if !e.labelNumbers(e.labels(g), key) {
 			return false
 		}
 	}

@@ -1,7 +1,6 @@
 package remotewrite
 
 import (
-	"bytes"
 	"log/slog"
 	"strings"
 	"testing"
@@ -26,7 +25,7 @@ func TestMetrics(t *testing.T) {
 		other, err := New(o, slog.New(slog.DiscardHandler), prometheus.WrapRegistererWith(prometheus.Labels{"sink": "other"}, reg))
 		require.NoError(t, err, "two sinks share a registry")
 		for i, rt := range []transport{refusing, hanging, answering(200, samplesWrittenHeader, "1")} {
-			s.endpoints[i].client.Transport = rt
+			s.to.Endpoints[i].Client.Transport = rt
 		}
 		b := newTestBatch(t, &prompb.WriteRequest{
 			Timeseries: []prompb.TimeSeries{{
@@ -67,8 +66,6 @@ spillway_sink_unsent_parts_total{part="family",sink="other"} 0
 spillway_sink_unsent_parts_total{part="start_timestamp",sink="mimir"} 0
 spillway_sink_unsent_parts_total{part="start_timestamp",sink="other"} 0
 `), "spillway_sink_endpoint_healthy", "spillway_sink_requests_total", "spillway_sink_retries_total", "spillway_sink_unsent_parts_total"))
-		require.Zero(t, testutil.ToFloat64(s.endpoints[2].metrics.inFlight))
-		require.Positive(t, testutil.ToFloat64(s.endpoints[2].metrics.sentBytes))
 		require.NoError(t, other.Close())
 	})
 }
@@ -83,26 +80,9 @@ func TestRefusalsWaitForTheAnswer(t *testing.T) {
 	s := offline(t, ingester.RemoteWrite1, answering(500))
 	require.Error(t, s.Write(t.Context(), b))
 	require.Zero(t, b.Groups[1].Rejected)
-	s.endpoints[0].client.Transport = answering(204)
-	s.balancer = newBalancer(1, 1)
-	require.NoError(t, s.Write(t.Context(), b))
+	s.to.Endpoints[0].Client.Transport = answering(204)
+	// Its first probe is due within half a second.
+	require.Eventually(t, func() bool { return s.Write(t.Context(), b) == nil }, time.Minute, 10*time.Millisecond)
 	require.EqualValues(t, 1, b.Groups[1].Rejected)
 	require.Zero(t, b.Groups[0].Rejected)
-}
-
-func TestComplaintsAreFew(t *testing.T) {
-	var out bytes.Buffer
-	c := newComplaints(slog.New(slog.NewTextHandler(&out, nil)))
-	e := &endpoint{name: "http://a"}
-	now := time.Unix(1000, 0)
-	for i := range 100 {
-		c.answer(e, answer{outcome: broken, err: errDown}, now.Add(time.Duration(i)*time.Second))
-	}
-	c.answer(e, answer{outcome: stored}, now)
-	c.answer(e, answer{outcome: abandoned, err: errDown}, now)
-	require.Equal(t, 4, strings.Count(out.String(), "\n"))
-	require.Equal(t, 3, strings.Count(out.String(), "not_logged_before=29"))
-	c.answer(e, answer{outcome: misconfigured, err: errDown}, now)
-	require.Contains(t, out.String(), "level=ERROR")
-	require.Equal(t, 5, strings.Count(out.String(), "\n"))
 }

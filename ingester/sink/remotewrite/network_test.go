@@ -142,8 +142,8 @@ func TestConcurrentWritesThroughFaults(t *testing.T) {
 	}
 	wg.Wait()
 	require.Positive(t, done.Load())
-	for i := range s.balancer.mu.endpoints {
-		require.Zero(t, s.balancer.mu.endpoints[i].inFlight)
+	for i := range s.to.Endpoints {
+		require.Zero(t, s.to.State(i, time.Now()).InFlight)
 	}
 }
 
@@ -161,23 +161,6 @@ func TestTheBatchIsNotReadAfterWriteReturns(t *testing.T) {
 	for range 20 {
 		require.Error(t, s.Write(t.Context(), b))
 		clear(b.Packed)
-	}
-}
-
-func TestBodyLetsGo(t *testing.T) {
-	p := &payload{data: []byte("abcdef")}
-	first, second := &body{from: p}, &body{from: p}
-	half := make([]byte, 3)
-	_, err := io.ReadFull(first, half)
-	require.NoError(t, err)
-	whole, err := io.ReadAll(second)
-	require.NoError(t, err)
-	require.Equal(t, "abcdef", string(whole))
-	p.takeBack()
-	for _, b := range []io.Reader{first, second} {
-		n, err := b.Read(half)
-		require.Zero(t, n)
-		require.ErrorIs(t, err, errTakenBack)
 	}
 }
 
@@ -234,7 +217,7 @@ func TestClosedIdleConnectionsAreNoFailure(t *testing.T) {
 		require.NoError(t, s.Write(t.Context(), smallBatch(t, s.format)))
 	}
 	require.EqualValues(t, idle+5, served.Load())
-	require.True(t, s.balancer.outlook(0, time.Now()).healthy)
+	require.True(t, s.to.State(0, time.Now()).Healthy)
 }
 
 // strangerCA is the certificate of an authority that signed nothing.
@@ -268,8 +251,7 @@ func TestTLSAndItsFiles(t *testing.T) {
 	require.ErrorContains(t, sinkError(t, s), "certificate")
 	// The file is read again when it changes.
 	require.NoError(t, os.WriteFile(file, ca, 0o600))
-	s.balancer = newBalancer(1, 1)
-	require.NoError(t, s.Write(t.Context(), smallBatch(t, s.format)))
+	require.Eventually(t, func() bool { return s.Write(t.Context(), smallBatch(t, s.format)) == nil }, time.Minute, 10*time.Millisecond)
 
 	o.HTTPClientConfig.TLSConfig.CAFile, o.HTTPClientConfig.TLSConfig.CA = "", string(ca)
 	o.HTTPClientConfig.EnableHTTP2 = true

@@ -1,7 +1,6 @@
 package remotewrite
 
 import (
-	"net/http"
 	"net/url"
 	"strings"
 	"testing"
@@ -111,16 +110,4 @@ func TestOptionsAreNotChanged(t *testing.T) {
 	s := openTestSink(t, o)
 	require.NotNil(t, s)
 	require.Empty(t, o.HTTPClientConfig.Authorization.Type)
-}
-
-func TestOptionsReachTheTransport(t *testing.T) {
-	o, err := loadOptions("endpoints: [http://a/push]\nmax_connections_per_endpoint: 7\ntimeout: 3s")
-	require.NoError(t, err)
-	rt, err := newTransport(&o)
-	require.NoError(t, err)
-	plain := rt.(*http.Transport)
-	require.Equal(t, 7, plain.MaxConnsPerHost)
-	require.Equal(t, 7, plain.MaxIdleConnsPerHost)
-	require.Equal(t, 3*time.Second, plain.TLSHandshakeTimeout)
-	require.False(t, plain.Protocols.HTTP2())
 }

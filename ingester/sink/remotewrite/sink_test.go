@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/sink"
 )
 
 func TestRequestsFollowTheSpecification(t *testing.T) {
@@ -36,7 +37,7 @@ func TestRequestsFollowTheSpecification(t *testing.T) {
 		require.Equal(t, "snappy", got.header.Get("Content-Encoding"))
 		require.Equal(t, "platform", got.header.Get("X-Scope-OrgID"))
 		require.Regexp(t, `^Spillway/`, got.header.Get("User-Agent"))
-		require.NotContains(t, got.header, retryHeader)
+		require.NotContains(t, got.header, sink.RetryHeader)
 	}
 }
 
@@ -100,9 +101,9 @@ func TestFinalAnswersAreFinal(t *testing.T) {
 			require.Zero(t, e.RetryAfter)
 			require.ErrorContains(t, e, c.text)
 			require.ErrorContains(t, e, to.URL)
-			require.Less(t, len(e.Error()), 2*longestText)
+			require.Less(t, len(e.Error()), 2*sink.LongestText)
 			require.Equal(t, 1, to.count()+other.count(), "asking another endpoint cannot help")
-			require.True(t, s.balancer.outlook(0, time.Now()).healthy)
+			require.True(t, s.to.State(0, time.Now()).Healthy)
 		})
 	}
 }
@@ -115,7 +116,7 @@ func TestALimitIsPassedOnAndNotEvaded(t *testing.T) {
 	require.Equal(t, 17*time.Second, e.RetryAfter)
 	require.ErrorContains(t, e, "answered 429 Too Many Requests: tenant limit")
 	require.Zero(t, other.count())
-	require.True(t, s.balancer.outlook(0, time.Now()).healthy)
+	require.True(t, s.to.State(0, time.Now()).Healthy)
 }
 
 // An endpoint that fails, in whichever way, costs one attempt: the next takes the
@@ -141,9 +142,9 @@ func TestTheNextEndpointTakesWhatOneFailedToTake(t *testing.T) {
 			s := newTestSink(t, ingester.RemoteWrite1, bad.URL, good.URL)
 			require.NoError(t, s.Write(t.Context(), smallBatch(t, s.format)))
 			require.Equal(t, 1, bad.count())
-			require.Equal(t, "1", good.requests[0].header.Get(retryHeader))
+			require.Equal(t, "1", good.requests[0].header.Get(sink.RetryHeader))
 			require.Equal(t, bad.requests[0].body, good.requests[0].body)
-			require.False(t, s.balancer.outlook(0, time.Now()).healthy)
+			require.False(t, s.to.State(0, time.Now()).Healthy)
 			for range 3 {
 				require.NoError(t, s.Write(t.Context(), smallBatch(t, s.format)))
 			}
@@ -194,9 +195,9 @@ func TestTheErrorNamesEveryEndpointAndItsReason(t *testing.T) {
 	require.ErrorContains(t, e, b.URL+" answered 500 Internal Server Error: disk full")
 	require.ErrorContains(t, e, "http://127.0.0.1:1/ did not answer: dial tcp 127.0.0.1:1: connect: connection refused")
 	require.NotContains(t, e.Error(), "secret")
-	require.ErrorIs(t, e, errNoEndpoint)
+	require.ErrorIs(t, e, sink.ErrNoEndpoint)
 	require.Positive(t, e.RetryAfter)
-	require.LessOrEqual(t, e.RetryAfter, firstWait, "the first that may be asked again decides")
+	require.LessOrEqual(t, e.RetryAfter, sink.FirstWait, "the first that may be asked again decides")
 
 	e = sinkError(t, s)
 	require.ErrorContains(t, e, b.URL+" is left out for another ")
@@ -214,12 +215,12 @@ func TestAHangingEndpointCostsOneTimeout(t *testing.T) {
 		s := offline(t, ingester.RemoteWrite1, hanging, answering(204))
 		began := time.Now()
 		require.NoError(t, s.Write(t.Context(), smallBatch(t, s.format)))
-		require.Equal(t, s.timeout, time.Since(began))
+		require.Equal(t, timeout, time.Since(began))
 		for range 10 {
 			require.NoError(t, s.Write(t.Context(), smallBatch(t, s.format)))
 		}
-		require.Equal(t, s.timeout, time.Since(began))
-		require.ErrorContains(t, s.balancer.outlook(0, time.Now()).reason, "did not answer within the timeout of 2s")
+		require.Equal(t, timeout, time.Since(began))
+		require.ErrorContains(t, s.to.State(0, time.Now()).Reason, "did not answer within the timeout of 2s")
 	})
 }
 
@@ -242,7 +243,7 @@ func TestAnEndpointThatComesBackIsFoundByRealTraffic(t *testing.T) {
 		require.GreaterOrEqual(t, asked, 8)
 		require.LessOrEqual(t, asked, 14)
 		alive = true
-		for !s.balancer.outlook(0, time.Now()).healthy {
+		for !s.to.State(0, time.Now()).Healthy {
 			require.NoError(t, s.Write(t.Context(), smallBatch(t, s.format)))
 			time.Sleep(100 * time.Millisecond)
 		}
@@ -261,7 +262,7 @@ func TestTheLastEndpointIsNotAskedWhileItIsLeftOut(t *testing.T) {
 		for range 5 {
 			e := sinkError(t, s)
 			require.Positive(t, e.RetryAfter)
-			require.LessOrEqual(t, e.RetryAfter, firstWait)
+			require.LessOrEqual(t, e.RetryAfter, sink.FirstWait)
 		}
 		require.Equal(t, 1, asked)
 		time.Sleep(sinkError(t, s).RetryAfter)
@@ -277,26 +278,26 @@ func TestASenderThatLeavesBlamesNobody(t *testing.T) {
 		gone := errors.New("client disconnected")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		go func() {
-			time.Sleep(s.timeout / 4)
+			time.Sleep(timeout / 4)
 			cancel(gone)
 		}()
 		began := time.Now()
 		err := s.Write(ctx, smallBatch(t, s.format))
 		require.ErrorIs(t, err, gone)
-		require.Equal(t, s.timeout/4, time.Since(began))
+		require.Equal(t, timeout/4, time.Since(began))
 		for i := range 2 {
-			require.True(t, s.balancer.outlook(i, time.Now()).healthy)
-			require.Zero(t, s.balancer.mu.endpoints[i].inFlight)
+			require.True(t, s.to.State(i, time.Now()).Healthy)
+			require.Zero(t, s.to.State(i, time.Now()).InFlight)
 		}
 		var e *ingester.SinkError
 		require.ErrorAs(t, err, &e)
 		require.False(t, e.Final)
 
 		// One that leaves after a long wait has found the endpoint out.
-		ctx, cancelLate := context.WithTimeout(t.Context(), s.timeout/2)
+		ctx, cancelLate := context.WithTimeout(t.Context(), timeout/2)
 		defer cancelLate()
 		require.ErrorIs(t, s.Write(ctx, smallBatch(t, s.format)), context.DeadlineExceeded)
-		require.False(t, s.balancer.outlook(0, time.Now()).healthy && s.balancer.outlook(1, time.Now()).healthy)
+		require.False(t, s.to.State(0, time.Now()).Healthy && s.to.State(1, time.Now()).Healthy)
 	})
 }
 
@@ -306,7 +307,7 @@ func TestFullEndpointsEndTheWait(t *testing.T) {
 		o.MaxConnectionsPerEndpoint = 1
 		s := openTestSink(t, o)
 		release := make(chan struct{})
-		s.endpoints[0].client.Transport = transport(func(r *http.Request) (*http.Response, error) {
+		s.to.Endpoints[0].Client.Transport = transport(func(r *http.Request) (*http.Response, error) {
 			<-release
 			return answering(204)(r)
 		})
@@ -314,8 +315,8 @@ func TestFullEndpointsEndTheWait(t *testing.T) {
 		go func() { done <- s.Write(t.Context(), smallBatch(t, s.format)) }()
 		synctest.Wait()
 		e := sinkError(t, s)
-		require.ErrorIs(t, e, errFull)
-		require.ErrorContains(t, e, "http://a has all of its max_connections_per_endpoint (1) in use")
+		require.ErrorIs(t, e, sink.ErrFull)
+		require.ErrorContains(t, e, "http://a has all of its 1 connections in use")
 		close(release)
 		require.NoError(t, <-done)
 	})
@@ -331,7 +332,7 @@ func TestABodyThatDoesNotEndIsNotWaitedFor(t *testing.T) {
 		})
 		began := time.Now()
 		require.NoError(t, s.Write(t.Context(), smallBatch(t, s.format)))
-		require.Equal(t, drainTime, time.Since(began))
+		require.Equal(t, sink.DrainTime, time.Since(began))
 	})
 }
 
@@ -343,7 +344,7 @@ func (endless) Close() error               { return nil }
 func TestAPanicInTheClientGivesItsPlaceBack(t *testing.T) {
 	s := offline(t, ingester.RemoteWrite1, func(*http.Request) (*http.Response, error) { panic("bug") })
 	require.PanicsWithValue(t, "bug", func() { _ = s.Write(t.Context(), smallBatch(t, s.format)) })
-	require.Zero(t, s.balancer.mu.endpoints[0].inFlight)
+	require.Zero(t, s.to.State(0, time.Now()).InFlight)
 }
 
 func TestCredentialsAreReadFromFiles(t *testing.T) {

@@ -21,6 +21,9 @@ import (
 	"github.com/spillway-telemetry/spillway/ingester"
 )
 
+// timeout is that of testOptions.
+const timeout = 2 * time.Second
+
 // testOptions are options with the given endpoints and a timeout of 2s.
 func testOptions(tb testing.TB, format ingester.Format, endpoints ...string) Options {
 	tb.Helper()
@@ -139,7 +142,7 @@ func offline(t *testing.T, format ingester.Format, to ...transport) *Sink {
 	}
 	s := newTestSink(t, format, names...)
 	for i, rt := range to {
-		s.endpoints[i].client.Transport = rt
+		s.to.Endpoints[i].Client.Transport = rt
 	}
 	return s
 }

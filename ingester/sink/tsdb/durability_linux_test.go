@@ -34,7 +34,7 @@ func TestFullDiskLosesNothingAcknowledged(t *testing.T) {
 			t.Run(fmt.Sprintf("small disk at /%s, %d series", folder, series), func(t *testing.T) {
 				t.Parallel()
 				o := testOptions(t)
-				resize := mountSmall(t, filepath.Join(o.Path, folder), "2m")
+				resize := mountSmall(t, filepath.Join(o.Path, folder), "512k")
 				fillDisk(t, o, series, resize)
 			})
 		}

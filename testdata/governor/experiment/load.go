@@ -21,6 +21,7 @@ const workers = 32
 // result is one run; the child prints it as one line of JSON.
 type result struct {
 	Rate     float64 // batches per second
+	Settled  float64 // the same in the second half of the run
 	CPU      float64 // cores
 	Wall     float64 // mean wall time of a CPU part, s
 	Unloaded float64 // the same, one batch at a time
@@ -28,6 +29,8 @@ type result struct {
 	Capacity float64 // mean
 	Cuts     int
 	Points   []point
+	Batches  [][2]float64 // when each ended and what it took, s; where there is a surge
+	Shed     int
 	others   float64 // cores used by the rest of the machine
 }
 
@@ -36,10 +39,13 @@ type point struct {
 	At, Capacity, InFlight, CPU, Wall, P99 float64
 }
 
-// config is the arm's configuration. The workers are a closed load, so none is
-// ever turned away.
-func config(arm string) governor.Config {
+// config is the arm's configuration. Workers are a closed load, so none is ever
+// turned away; a surge meets the governor as users get it.
+func config(s scenario, arm string) governor.Config {
 	cfg := governor.Defaults()
+	if s.surge > 0 {
+		return cfg
+	}
 	cfg.MaxInFlight = workers
 	cfg.Wait.MaxWaiting, cfg.Wait.MaxWaitingPerFlow = 1<<20, 1<<20
 	cfg.Wait.MaxWait, cfg.Wait.StandingAfter = time.Hour, 1000*time.Hour
@@ -54,6 +60,8 @@ type recorder struct {
 	mu    sync.Mutex
 	walls []float64
 	times []float64
+	ends  []time.Time
+	shed  int
 }
 
 func (r *recorder) note(wall, whole time.Duration) {
@@ -61,6 +69,23 @@ func (r *recorder) note(wall, whole time.Duration) {
 	defer r.mu.Unlock()
 	r.walls = append(r.walls, wall.Seconds())
 	r.times = append(r.times, whole.Seconds())
+	r.ends = append(r.ends, time.Now())
+}
+
+func (r *recorder) noteShed() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.shed++
+}
+
+// batches lists the ends and times of all.
+func (r *recorder) batches(begun time.Time) (all [][2]float64) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for i, end := range r.ends {
+		all = append(all, [2]float64{end.Sub(begun).Seconds(), r.times[i]})
+	}
+	return all
 }
 
 // since returns the mean wall time and the p99 of the whole time of the batches
@@ -83,7 +108,7 @@ func (r *recorder) since(n int) (wall, p99 float64, all int) {
 // child is the process in the cgroup.
 func child(s scenario, arm string, seed uint64, length time.Duration) {
 	unloaded := measureUnloaded(s)
-	g, err := governor.New(config(arm), nil, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
+	g, err := governor.New(config(s, arm), nil, slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})))
 	if err != nil {
 		panic(err)
 	}
@@ -109,7 +134,10 @@ func child(s scenario, arm string, seed uint64, length time.Duration) {
 		}
 	}
 	r := watch(g, &rec, begun, used, length)
-	r.Unloaded = unloaded
+	r.Unloaded, r.Shed = unloaded, rec.shed
+	if s.surge > 0 {
+		r.Batches = rec.batches(begun)
+	}
 	cancel()
 	if err := json.NewEncoder(os.Stdout).Encode(r); err != nil {
 		panic(err)
@@ -121,6 +149,7 @@ func batch(ctx context.Context, g *governor.Governor, rec *recorder, s scenario)
 	asked := time.Now()
 	slot, err := g.Acquire(ctx, "key")
 	if err != nil {
+		rec.noteShed()
 		return
 	}
 	defer slot.Release()
@@ -131,12 +160,21 @@ func batch(ctx context.Context, g *governor.Governor, rec *recorder, s scenario)
 
 // offer is an open load with random arrivals, the same for every arm of a run.
 func offer(ctx context.Context, g *governor.Governor, rec *recorder, s scenario, seed uint64) {
-	rng, next := rand.New(rand.NewPCG(seed, 0)), time.Now()
-	for ctx.Err() == nil {
-		next = next.Add(time.Duration(rng.ExpFloat64() / s.rate * float64(time.Second)))
+	rng, begun := rand.New(rand.NewPCG(seed, 0)), time.Now()
+	for next := begun; ctx.Err() == nil; {
+		next = next.Add(time.Duration(rng.ExpFloat64() / s.rateAt(next.Sub(begun)) * float64(time.Second)))
 		time.Sleep(time.Until(next))
 		go batch(ctx, g, rec, s)
 	}
+}
+
+// rateAt is the offered load at a time, in batches per second. A surge is complete
+// within a second.
+func (s scenario) rateAt(at time.Duration) float64 {
+	if s.surge == 0 {
+		return s.rate
+	}
+	return s.rate * min(s.surge, max(1, 1+(s.surge-1)*(at.Seconds()-surgeAt)))
 }
 
 // burn uses d of CPU and returns how long that took.
@@ -180,6 +218,8 @@ func measureUnloaded(s scenario) float64 {
 func watch(g *governor.Governor, rec *recorder, begun time.Time, used time.Duration, length time.Duration) result {
 	var r result
 	seen, lastUsed, lastAt := 0, used, begun
+	var half int
+	var halfAt time.Duration
 	for time.Since(begun) < length {
 		time.Sleep(time.Second)
 		s := g.Snapshot()
@@ -192,6 +232,9 @@ func watch(g *governor.Governor, rec *recorder, begun time.Time, used time.Durat
 		r.Capacity += s.Mean
 		r.Cuts = int(s.Cuts)
 		seen, lastUsed, lastAt = all, u, now
+		if halfAt == 0 && now.Sub(begun) >= length/2 {
+			half, halfAt = all, now.Sub(begun)
+		}
 	}
 	elapsed := time.Since(begun).Seconds()
 	r.Capacity /= float64(len(r.Points))
@@ -199,5 +242,6 @@ func watch(g *governor.Governor, rec *recorder, begun time.Time, used time.Durat
 	var all int
 	r.Wall, r.P99, all = rec.since(0)
 	r.Rate = float64(all) / elapsed
+	r.Settled = float64(all-half) / (elapsed - halfAt.Seconds())
 	return r
 }

@@ -40,7 +40,7 @@ func draw(s scenario, arms map[string][]point) []byte {
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">`+"\n", width, height)
 	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, height)
 	x := left
-	for _, name := range []string{"off", "step", "model"} {
+	for _, name := range s.arms {
 		label := map[string]string{"off": "no governor", "step": "step alone", "model": "step and model"}[name]
 		fmt.Fprintf(&b, `<rect x="%d" y="14" width="14" height="4" fill="%s"/><text x="%d" y="21" fill="#333333">%s</text>`+"\n", x, colours()[name], x+20, label)
 		x += 150
@@ -82,9 +82,9 @@ func drawPanel(b *bytes.Buffer, s series, arms map[string][]point, y int, end fl
 		fmt.Fprintf(b, `<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#dddddd"/><text x="%d" y="%.1f" fill="#666666" text-anchor="end">%.3g</text>`+"\n",
 			left, width-20, scale(v), scale(v), left-6, scale(v)+4, v)
 	}
-	for _, name := range []string{"off", "step", "model"} {
+	for name, points := range arms {
 		fmt.Fprintf(b, `<polyline fill="none" stroke="%s" stroke-width="1.5" points="`, colours()[name])
-		for _, p := range arms[name] {
+		for _, p := range points {
 			fmt.Fprintf(b, "%.1f,%.1f ", left+p.At/end*float64(width-left-20), scale(s.of(p)))
 		}
 		fmt.Fprint(b, `"/>`+"\n")

@@ -64,7 +64,7 @@ async function explain(result, labels, stream, key, find) {
 
 function fail(result, labels, message) {
   labels.setAttribute("aria-invalid", "true");
-  result.replaceChildren(el("p", { class: "verdict bad", text: message }));
+  result.replaceChildren(el("p", { class: "verdict bad", role: "alert", text: message }));
   labels.focus();
 }
 
