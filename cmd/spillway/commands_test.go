@@ -191,7 +191,7 @@ func TestPlanCommand(t *testing.T) {
 	code, stdout, stderr := runLine(args...)
 	require.Zero(t, code, stderr)
 	// 15,000 items/s; two zones left, each ingester 2 x 1000 x 0.8: 10 in two zones.
-	for _, line := range []string{"15 ingesters, 5 in each zone", "measured: spillway load", "given: --peak, not checked", "assumed: a default, see --headroom", "read: " + dir, "far    2          1920         2048", "queue  1          495          528", "rpc    1          15           16"} {
+	for _, line := range []string{"15 ingesters, 5 in each zone", "measured: spillway load", "given: --peak, not checked", "assumed: a default, see --headroom", "read: " + dir, "far    2          1920         2048", "queue  1          495          528", "rpc    1          960          1024"} {
 		require.Contains(t, stdout, line)
 	}
 	code, _, stderr = runLine(append(args, "--endpoint-connections=1000")...)

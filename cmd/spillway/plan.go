@@ -17,7 +17,6 @@ import (
 	"github.com/spillway-telemetry/spillway/cmd/spillway/plan"
 	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ingester"
-	"github.com/spillway-telemetry/spillway/ingester/sink/otlp"
 	"github.com/spillway-telemetry/spillway/policy"
 )
 
@@ -237,9 +236,7 @@ func (p *planner) sinksOf(c Config) (sinks []plan.Sink) {
 		switch sink := c.Sinks[name]; {
 		case sink.RemoteWrite != nil:
 			s.Endpoints, s.PerEndpoint = len(sink.RemoteWrite.Endpoints), sink.RemoteWrite.MaxConnectionsPerEndpoint
-		case sink.OTLP != nil && sink.OTLP.Protocol == otlp.ProtocolGRPC:
-			s.Endpoints, s.PerEndpoint = len(sink.OTLP.Endpoints), 1 // which all writes share
-		case sink.OTLP != nil:
+		case sink.OTLP != nil: // over gRPC writes share connections, up to this many
 			s.Endpoints, s.PerEndpoint = len(sink.OTLP.Endpoints), sink.OTLP.MaxConnectionsPerEndpoint
 		case sink.Kafka != nil: // brokers that are not named have as many
 			s.Endpoints, s.PerEndpoint = len(sink.Kafka.Brokers), sink.Kafka.MaxConnectionsPerBroker+1
