@@ -12,7 +12,7 @@ E2E = ./cmd/spillway $(if $(wildcard testdata/e2e/*.go),./testdata/e2e/...)
 UML = $(wildcard $(CURDIR)/.cache/uml/usr/bin/linux.uml)
 E2EENV = SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" SPILLWAY_UML="$(UML)" $(SHIPPED)
 # The modules beside the product's own.
-MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen testdata/peers/kubernetes testdata/dashboards testdata/helm
+MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen testdata/peers/kubernetes testdata/dashboards testdata/helm testdata/browser
 # Those of them that hold tests of their own.
 TESTED = testdata/dashboards testdata/helm
 # Runs a pinned tool on the product.
@@ -32,7 +32,7 @@ COUNT     ?= 1
 PKG       ?= ./...
 
 .DEFAULT_GOAL := help
-.PHONY: help build run test chart-files e2e peers lint licences fuzz bench bench-peers governor-experiment profile golden clean check
+.PHONY: help build run test chart-files e2e browser peers lint licences fuzz bench bench-peers governor-experiment profile golden clean check
 
 help: ## Show the targets.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-20s %s\n", $$1, $$2 }' Makefile
@@ -50,6 +50,14 @@ test: ## Run the tests that need no other program, with the race detector.
 e2e: build peers ## Run the tests that talk to the real peers.
 	$(E2EENV) go test -tags e2e -count 1 -timeout 10m $(E2E)
 	@set -e; for m in $(TESTED); do echo "go -C $$m test -tags e2e ./..."; $(E2EENV) go -C $$m test -tags e2e -count 1 -timeout 8m ./...; done
+	@$(MAKE) --no-print-directory browser
+
+# Where `make browser` leaves its screenshots; they are there to be looked at.
+SCREENSHOTS ?= $(CURDIR)/.cache/screenshots
+browser: build ## Try the page in headless Chromium; PICTURE=1 makes README's picture anew.
+	@testdata/browser/chromium.sh
+	cd testdata/browser && go vet . && SPILLWAY_BIN="$(CURDIR)/bin/spillway" SCREENSHOTS="$(SCREENSHOTS)" \
+		go test -count 1 -v -timeout 8m . $(if $(PICTURE),-update)
 
 peers: ## Build the real peers where they are missing or their pin changed.
 	@testdata/peers/build.sh $(PEERS)

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/spillway-telemetry/spillway/ingester"
-	"github.com/spillway-telemetry/spillway/ingester/sink/discard"
 	"github.com/spillway-telemetry/spillway/relabel"
 )
 
@@ -46,11 +45,7 @@ func (o *explainOptions) compute() (*ingester.Explanation, error) {
 	if err != nil {
 		return nil, err
 	}
-	nowhere := map[string]ingester.Sink{"": discard.Sink{}}
-	for name := range l.config.Sinks {
-		nowhere[name] = discard.Sink{}
-	}
-	in, err := ingester.New(l.settings(nowhere), int64(l.config.Server.MaxRequestBytes), nil)
+	in, err := l.decider()
 	if err != nil {
 		return nil, err
 	}

@@ -25,9 +25,8 @@ func (p *process) routes() {
 	r.Path("/-/healthy").HandlerFunc(text("Spillway is healthy.\n"))
 	r.Path("/-/ready").HandlerFunc(p.ready)
 	r.Path("/-/reload").HandlerFunc(p.reloader.serveHTTP)
-	r.Path("/api/v1/ratecontrol").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		writeJSON(w, http.StatusOK, p.ingester.RateControl())
-	})
+	r.Path("/api/v1/ratecontrol").Methods(http.MethodGet).HandlerFunc(p.rateControl)
+	r.Path("/api/v1/ratecontrol/history").Methods(http.MethodGet).Handler(p.history)
 	r.Path("/api/v1/governor").Methods(http.MethodGet).HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		writeJSON(w, http.StatusOK, p.governor.Snapshot())
 	})
@@ -38,7 +37,7 @@ func (p *process) routes() {
 	if p.sinks.tsdb != nil {
 		mountQueries(r, p.sinks.tsdb.API())
 	}
-	r.Path("/").Methods(http.MethodGet).HandlerFunc(index)
+	p.mountPage()
 }
 
 // mountQueries serves the Prometheus query API of the embedded TSDB on every

@@ -48,7 +48,8 @@ func cleanRepo() map[string]string {
 		"ingester/receive/otlp/wire/wire2.go":   "package wire\n\nfunc g() { word = nil }\n",
 		"ingester/sink/tsdb/tsdb.go":            "package tsdb\n\nimport _ \"example.com/spillway/ingester\"\n\nimport _ \"example.com/spillway/policy\"\n",
 		"ingester/sink/tsdb/testdata/broken.go": "not Go",
-		"cmd/spillway/main.go": "package main\n\nimport (\n\t_ \"embed\"\n\n\t_ \"example.com/spillway/ingester/receive/otlp\"\n" +
+		"cmd/spillway/plan/plan.go":             "package plan\n\nimport _ \"example.com/spillway/ratecontrol\"\n",
+		"cmd/spillway/main.go": "package main\n\nimport (\n\t_ \"embed\"\n\n\t_ \"example.com/spillway/cmd/spillway/plan\"\n\t_ \"example.com/spillway/ingester/receive/otlp\"\n" +
 			"\t_ \"example.com/spillway/ingester/sink/tsdb\"\n)\n\nvar version = \"dev\"\n\n//go:embed page.html\nvar page string\n\nfunc main() {}\n",
 		"testdata/e2e/e2e_test.go":        "package e2e\n\nvar state int\n",
 		"testdata/peers/vmagent/go.mod":   "module other\n",
@@ -148,6 +149,7 @@ func folderFakes() []fakeBreach {
 		{"policy/matcher/x.go", "package matcher\n", "no Go package has its home in policy/matcher"},
 		{"ingester/wire/x.go", "package wire\n", "no Go package has its home in ingester/wire"},
 		{"cmd/x.go", "package main\n", "no Go package has its home in cmd"},
+		{"cmd/spillway/plan/x/x.go", "package x\n", "no Go package has its home in cmd/spillway/plan/x"},
 		{"helm/x.go", "package helm\n", "no Go package has its home in helm"},
 	}
 	for _, name := range []string{"base", "helper", "helpers", "shared", "utils"} {
@@ -182,6 +184,9 @@ func importFakes() []fakeBreach {
 		{"ingester/sink/tsdb/x.go", imports("tsdb", "ingester/receive/otlp/wire"), "never each other"},
 		{"ingester/x.go", imports("ingester", "cmd/spillway"), "cmd wires the others together"},
 		{"cmd/spillway/x.go", imports("main", "cmd/load"), "cmd wires the others together"},
+		{"cmd/spillway/plan/x.go", imports("plan", "cmd/spillway/simulate"), "cmd wires the others together"},
+		{"cmd/spillway/plan/x.go", imports("plan", "cmd/spillway"), "cmd wires the others together"},
+		{"cmd/load/x.go", imports("main", "cmd/spillway/plan"), "cmd wires the others together"},
 		{"cmd/spillway/x.go", imports("main", "testdata/load"), "testdata holds inputs"},
 	}
 }

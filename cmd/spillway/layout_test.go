@@ -242,7 +242,7 @@ func (r *repository) folderBreaches(f *sourceFile) []breach {
 	}
 	if !hasHome(f.dir) {
 		return []breach{r.at(f, f.tree, "no Go package has its home in %s: they are relabel, policy, ratecontrol, governor, ingester, "+
-			"ingester/receive/<protocol>, ingester/sink/<destination> and cmd/<binary>, each the only owner of its word", f.dir)}
+			"ingester/receive/<protocol>, ingester/sink/<destination>, cmd/<binary> and cmd/<binary>/<part>, each the only owner of its word", f.dir)}
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func hasHome(dir string) bool {
 	case "ingester":
 		return len(parts) == 1 || dir == "ingester/sink" || parts[1] == "receive" || len(parts) >= 3 && parts[1] == "sink"
 	case "cmd":
-		return len(parts) == 2
+		return len(parts) == 2 || len(parts) == 3
 	}
 	return parts[0] == "testdata"
 }
@@ -287,6 +287,8 @@ func whyNotImport(from, to string) string {
 	four := []string{"relabel", "policy", "ratecontrol", "governor"}
 	switch {
 	case from == to: // a package's tests from outside
+		return ""
+	case fromTop == "cmd" && path.Dir(to) == from: // a binary and what was set apart of it
 		return ""
 	case within(to, "cmd"):
 		return "cmd wires the others together, so nothing may need it"

@@ -35,14 +35,25 @@ type loadOptions struct {
 	timeout     time.Duration
 	headers     []string
 	format      string
+
+	receiverMetrics string // where the receiver tells its CPU time, "" if it is not asked
 }
 
 // loadCommand adds the command to the command line.
 func loadCommand(app *kingpin.Application) (*kingpin.CmdClause, *loadOptions) {
 	o := &loadOptions{}
-	c := app.Command("load", `Send generated telemetry and say what became of it. Ctrl-C ends it with the summary. Example: spillway load --url=http://127.0.0.1:9900/api/v1/write --series=100000 --rate=50000 --duration=1m
+	c := app.Command("load", "Send generated telemetry and say what became of it.")
+	c.HelpLong(`Series have 12 labels of about 240 bytes. The label "team" has the values team-00 to
+team-19, evenly spread, for a policy to tell apart. Ctrl-C ends it with the summary.
+With --receiver-metrics the summary has items per CPU-second, from which spillway plan
+starts; send as fast as the receiver answers then.
 
-Series have 12 labels of about 240 bytes. The label "team" has the values team-00 to team-19, evenly spread, for a policy to tell apart.`)
+Examples:
+
+    spillway load --url=http://127.0.0.1:9900/api/v1/write --series=100000 --rate=50000 --duration=1m
+    spillway load --concurrency=4 --series=100000 --duration=1m --receiver-metrics=http://127.0.0.1:9900/metrics --format=json > load.json
+    spillway load --protobuf-message=io.prometheus.write.v2.Request --header="Kf-Api-Key: abc"
+`)
 	c.Flag("url", "Where to send to.").Default("http://127.0.0.1:9900/api/v1/write").StringVar(&o.url)
 	c.Flag("signal", "What to send: metrics.").Default("metrics").EnumVar(&o.signal, "metrics")
 	c.Flag("protobuf-message", "prometheus.WriteRequest for remote write 1.0, io.prometheus.write.v2.Request for 2.0.").Default(loadMessage1).EnumVar(&o.message, loadMessage1, loadMessage2)
@@ -56,6 +67,7 @@ Series have 12 labels of about 240 bytes. The label "team" has the values team-0
 	c.Flag("prepared", "Make this many requests ahead and send them over and over, so that the generator takes little CPU. Their times repeat. 0 makes each as it is sent.").Default("0").IntVar(&o.prepared)
 	c.Flag("timeout", "How long an answer may take.").Default("30s").DurationVar(&o.timeout)
 	c.Flag("header", `A header for every request, repeatable. Example: --header="Kf-Api-Key: abc"`).StringsVar(&o.headers)
+	c.Flag("receiver-metrics", "Ask the receiver here for its CPU time, for items per CPU-second. Example: --receiver-metrics=http://127.0.0.1:9900/metrics").PlaceHolder("URL").StringVar(&o.receiverMetrics)
 	c.Flag("format", "text or json.").Default("text").EnumVar(&o.format, "text", "json")
 	return c, o
 }
@@ -130,7 +142,11 @@ func (o *loadOptions) run(stdout, stderr io.Writer) error {
 	if isTerminal(stderr) {
 		defer l.showProgress(stderr)()
 	}
-	summary := l.send(ctx)
+	summary, err := l.sendMeasured(ctx)
+	if summary == nil {
+		return err
+	}
+	measured := err
 	if o.format == "json" {
 		err = printJSON(stdout, summary)
 	} else {
@@ -139,7 +155,7 @@ func (o *loadOptions) run(stdout, stderr io.Writer) error {
 	if err == nil && summary.answered() == 0 && summary.Requests > 0 {
 		return fmt.Errorf("%s: no request was answered", o.url)
 	}
-	return err
+	return errors.Join(err, measured)
 }
 
 // generator sends what a loadOptions says. Parts are dealt to senders once: two

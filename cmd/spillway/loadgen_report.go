@@ -90,6 +90,7 @@ type loadSummary struct {
 	Max            float64              `json:"latency_max_seconds"`
 	Answers        map[int]*loadAnswers `json:"answers"`  // by status code
 	Failures       map[string]int64     `json:"failures"` // requests without an answer, by reason
+	Receiver       *receiverCPU         `json:"receiver,omitempty"`
 }
 
 func (t *loadTally) summary(now time.Time) *loadSummary {
@@ -127,6 +128,9 @@ func (s *loadSummary) writeText(out io.Writer) error {
 	fmt.Fprintf(w, "accepted\t%d items, as the answers say; remote write 1.0 does not say what of a 2xx was dropped\n", s.Accepted)
 	fmt.Fprintf(w, "rate\t%.0f items/s over %.2f s\n", s.ItemsPerSecond, s.Seconds)
 	fmt.Fprintf(w, "latency\tp50 %s, p99 %s, max %s\n", shortSeconds(s.P50), shortSeconds(s.P99), shortSeconds(s.Max))
+	if s.Receiver != nil {
+		fmt.Fprintf(w, "receiver\t%.2f s of CPU time, %.0f items per CPU-second\n", s.Receiver.CPUSeconds, s.Receiver.ItemsPerCPUSecond)
+	}
 	for _, code := range sortedKeys(s.Answers) {
 		a := s.Answers[code]
 		fmt.Fprintf(w, "answer %d\t%d requests", code, a.Requests)

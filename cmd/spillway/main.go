@@ -23,24 +23,25 @@ func main() {
 // of stderr.
 func run(args []string, stdout, stderr io.Writer) int {
 	app := kingpin.New("spillway", "A telemetry ingester that gives every class of telemetry its budget.")
-	app.UsageWriter(stdout).ErrorWriter(stderr)
 	code := -1
 	app.Terminate(func(c int) { code = c })
-	app.HelpFlag.Short('h')
+	app.UsageWriter(untilEnd{stdout, &code}).ErrorWriter(stderr)
+	app.HelpFlag.Short('h').Help("Show help.")
+	app.UsageTemplate(usageTemplate)
 
-	serveCmd := app.Command("serve", "Take telemetry in. Example: spillway serve --config.file=spillway.yaml")
+	serveCmd := app.Command("serve", "Take telemetry in.").HelpLong(serveHelp)
 	configFile := serveCmd.Flag("config.file", "The configuration.").Required().String()
 
 	check := app.Command("check", "Check a file before it is put in force.")
-	checkPolicy := check.Command("policy", "Check a policy and show what each class may spend. Example: spillway check policy policy.yaml --ingesters 4")
+	checkPolicy := check.Command("policy", "Check a policy and show what each class may spend.").HelpLong(checkPolicyHelp)
 	policyFile := checkPolicy.Arg("FILE", "The policy.").Required().String()
 	ingesters := checkPolicy.Flag("ingesters", "N, the number of ingesters that the policy is divided by.").Default("1").Int()
 	policyFormat := checkPolicy.Flag("format", "text or json.").Default("text").Enum("text", "json")
-	checkConfig := check.Command("config", "Check a configuration with all the files that it names. Example: spillway check config spillway.yaml")
+	checkConfig := check.Command("config", "Check a configuration with all the files that it names.").HelpLong(checkConfigHelp)
 	checkedFile := checkConfig.Arg("FILE", "The configuration.").Required().String()
 	configFormat := checkConfig.Flag("format", "text or json.").Default("text").Enum("text", "json")
 
-	explainCmd := app.Command("explain", `Say what happens to a series, and why. Example: spillway explain --config.file=spillway.yaml '{__name__="up", team="a"}'`)
+	explainCmd := app.Command("explain", "Say what happens to a series, and why.").HelpLong(explainHelp)
 	explain := explainOptions{}
 	explainCmd.Arg("LABELS", "The series, as PromQL writes it.").Required().StringVar(&explain.labels)
 	explainCmd.Flag("config.file", "The configuration to explain it with.").StringVar(&explain.configFile)
@@ -49,6 +50,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	explainCmd.Flag("format", "text or json.").Default("text").EnumVar(&explain.format, "text", "json")
 
 	loadCmd, generated := loadCommand(app)
+	testCmd, tests := testCommand(app)
+	completionCmd, shell := completionCommand(app)
+	planCmd, plans := planCommand(app)
+	simulateCmd, simulation := simulateCommand(app)
 
 	keyCmd, key := keyCommand(app)
 
@@ -59,7 +64,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	case code >= 0:
 		return code // --help
 	case err != nil:
-		return fail(stderr, fmt.Errorf("%w; try --help", err))
+		return fail(stderr, hint(err, app.Model(), args))
 	}
 	switch command {
 	case serveCmd.FullCommand():
@@ -74,6 +79,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 		err = generated.run(stdout, stderr)
 	case keyCmd.FullCommand():
 		err = key.run(stdout)
+	case testCmd.FullCommand():
+		err = tests.run(stdout)
+	case planCmd.FullCommand():
+		err = plans.run(stdout, stderr)
+	case simulateCmd.FullCommand():
+		err = simulation.run(stdout, stderr)
+	case completionCmd.FullCommand():
+		err = writeCompletion(stdout, *shell)
 	case versionCmd.FullCommand():
 		_, err = fmt.Fprintln(stdout, "spillway", version)
 	}
@@ -85,8 +98,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // fail prints each problem on a line of its own.
 func fail(stderr io.Writer, err error) int {
+	name := painter(stderr)("spillway:", "bad")
 	for _, line := range strings.Split(strings.TrimSpace(err.Error()), "\n") {
-		fmt.Fprintln(stderr, "spillway:", line)
+		fmt.Fprintln(stderr, name, line)
 	}
 	return 1
 }

@@ -224,3 +224,28 @@ func defaultText(v reflect.Value) string {
 	}
 	return fmt.Sprintf("`%v`", v.Interface())
 }
+
+// TestCommandsReference keeps COMMANDS.md what --help says.
+func TestCommandsReference(t *testing.T) {
+	t.Setenv("COLUMNS", "100")
+	code, top, _ := runLine("--help")
+	require.Zero(t, code)
+	_, list, found := strings.Cut(top, "Commands:\n")
+	require.True(t, found)
+	var out strings.Builder
+	out.WriteString("# Commands\n\n`spillway COMMAND --help` shows what stands here. The exit code is 0, or 1 with each problem on a line of\nstandard error. Colours and progress appear on a terminal only; `NO_COLOR=1` switches colours off.\n")
+	commands := 0
+	for line := range strings.Lines(list) {
+		name, ok := strings.CutPrefix(line, "  ")
+		if name = strings.TrimSpace(name); !ok || strings.HasPrefix(line, "   ") || name == "help" {
+			continue
+		}
+		commands++
+		code, help, stderr := runLine(append(strings.Fields(name), "--help")...)
+		require.Zero(t, code, stderr)
+		require.Equal(t, 1, strings.Count(help, "usage: "), "%s: help is printed once", name)
+		fmt.Fprintf(&out, "\n## spillway %s\n\n```\n%s\n```\n", name, strings.TrimSpace(help))
+	}
+	require.GreaterOrEqual(t, commands, 10)
+	requireDocument(t, "COMMANDS.md", out.String())
+}

@@ -11,6 +11,7 @@ import (
 	"reflect"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -29,6 +30,8 @@ type reloader struct {
 	path    string
 	process *process
 	metrics *reloadMetrics
+	inForce atomic.Int64            // since when, in milliseconds of the Unix time
+	refused atomic.Pointer[refusal] // nil while what is on disk is in force
 
 	mu      sync.Mutex // one reload at a time; guards what follows
 	running Config     // what the process was started with, for what needs a restart
@@ -48,7 +51,7 @@ type fingerprint struct {
 func newReloader(path string, l *loaded, p *process) *reloader {
 	r := &reloader{path: path, process: p, running: l.config, metrics: newReloadMetrics(p.registry)}
 	r.seen = l.files
-	r.metrics.succeeded(time.Now())
+	r.succeeded(time.Now())
 	return r
 }
 
@@ -67,18 +70,26 @@ func (r *reloader) reloadLocked(why string) error {
 	}
 	if err != nil {
 		r.metrics.failed()
+		r.refused.Store(refusedNow(err))
 		for _, line := range strings.Split(err.Error(), "\n") {
 			r.process.logger.Error("reload refused; the last good configuration stays in force", "cause", why, "problem", line)
 		}
 		return err
 	}
-	r.metrics.succeeded(time.Now())
+	r.succeeded(time.Now())
 	r.process.logger.Info("configuration reloaded", "cause", why)
 	r.logPolicyWarnings(l)
 	for _, name := range needRestart(r.running, l.config) {
 		r.process.logger.Warn("this change takes a restart to be in force", "section", name)
 	}
 	return nil
+}
+
+// succeeded notes that what is on disk is in force.
+func (r *reloader) succeeded(now time.Time) {
+	r.metrics.succeeded(now)
+	r.inForce.Store(now.UnixMilli())
+	r.refused.Store(nil)
 }
 
 // watch looks from now on for changes of the files that a configuration names. A

@@ -21,6 +21,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 
+	"github.com/spillway-telemetry/spillway/cmd/spillway/page"
 	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/ingester/receive"
@@ -48,6 +49,7 @@ type process struct {
 	governor *governor.Governor
 	ingester *ingester.Ingester
 	reloader *reloader
+	history  *page.History
 	front    *receive.Front
 	otlp     *otlp.Receiver
 	server   *server.Server
@@ -84,6 +86,7 @@ func newProcess(l *loaded, path string) (*process, error) {
 		return nil, errors.Join(err, p.sinks.close())
 	}
 	p.registry.MustRegister(p.ingester)
+	p.history = page.NewHistory(time.Now())
 	newBuildInfo(p.registry, version, l.config.Ingester.ReplicaCount)
 	p.reloader = newReloader(path, l, p)
 	if p.server, err = newServer(l.config.Server, p.logger, p.registry); err != nil {
@@ -108,7 +111,7 @@ func (p *process) run(ctx context.Context) error {
 	if err := p.sinks.start(ctx, p.config); err != nil {
 		return errors.Join(err, p.sinks.close())
 	}
-	background, err := services.NewManager(append(p.sinks.services(), p.reloader.service(), p.telemetryService(), p.memoryService(), services.NewBasicService(nil, p.governor.Run, nil))...)
+	background, err := services.NewManager(append(p.sinks.services(), p.reloader.service(), p.telemetryService(), p.memoryService(), p.historyService(), services.NewBasicService(nil, p.governor.Run, nil))...)
 	if err != nil {
 		return err
 	}

@@ -86,9 +86,16 @@ func (l *lockedBuffer) String() string {
 
 func start(t *testing.T, path string, args ...string) *program {
 	t.Helper()
-	p := &program{cmd: exec.Command(path, args...), log: &lockedBuffer{}, done: make(chan struct{})}
+	cmd := exec.Command(path, args...)
+	cmd.Dir = t.TempDir()
+	return started(t, cmd)
+}
+
+// started starts a command that is to run until the end of the test.
+func started(t *testing.T, cmd *exec.Cmd) *program {
+	t.Helper()
+	p := &program{cmd: cmd, log: &lockedBuffer{}, done: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr = p.log, p.log
-	p.cmd.Dir = t.TempDir()
 	require.NoError(t, p.cmd.Start())
 	go func() {
 		p.err = p.cmd.Wait()
@@ -97,7 +104,7 @@ func start(t *testing.T, path string, args ...string) *program {
 	t.Cleanup(func() {
 		p.kill()
 		if t.Failed() {
-			t.Logf("%s said:\n%s", filepath.Base(path), tail(p.log.String(), 4000))
+			t.Logf("%s said:\n%s", filepath.Base(cmd.Path), tail(p.log.String(), 4000))
 		}
 	})
 	return p
