@@ -68,7 +68,7 @@ func TestConservedRefusesLoss(t *testing.T) {
 		`spillway_admitted_items_total{class="a",stream="metrics"}`: 30, `spillway_admitted_items_total{class="b",stream="metrics"}`: 20,
 		`spillway_dropped_items_total{class="b",reason="ratelimit",stream="metrics"}`: 50,
 	}
-	_, err := conserved(0.5, 0.5)(m, 100, 50)
+	_, err := conserved("metrics", 0.5, 0.5)(m, 100, 50)
 	require.NoError(t, err)
 	for _, c := range [][2]int64{{100, 49}, {101, 50}, {100, 51}} {
 		_, err = conserved(0.5, 0.5)(m, c[0], c[1])

@@ -89,8 +89,10 @@ func (d *driver) post(ctx context.Context, body []byte) error {
 	if err != nil {
 		return err
 	}
-	req.Header.Set("Content-Encoding", "snappy")
 	req.Header.Set("Content-Type", "application/x-protobuf")
+	if !isOTLP(d.message) {
+		req.Header.Set("Content-Encoding", "snappy")
+	}
 	req.Header.Set("X-Prometheus-Remote-Write-Version", "0.1.0")
 	if d.message == message2 {
 		req.Header.Set("Content-Type", "application/x-protobuf;proto="+message2)

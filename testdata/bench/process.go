@@ -25,8 +25,8 @@ type process struct {
 	ended   chan struct{}
 }
 
-// launch starts a receiver and waits until it answers ready with 200.
-func launch(ctx context.Context, dir, address, ready string, env []string, path string, args ...string) (*process, error) {
+// launch starts a receiver and waits until it answers ready with a status.
+func launch(ctx context.Context, dir, address, ready string, status int, env []string, path string, args ...string) (*process, error) {
 	p := &process{cmd: exec.CommandContext(ctx, path, args...), address: address, ended: make(chan struct{})}
 	p.cmd.Stdout, p.cmd.Stderr, p.cmd.Dir, p.cmd.Env = &p.log, &p.log, dir, append(os.Environ(), env...)
 	if err := p.cmd.Start(); err != nil {
@@ -36,14 +36,14 @@ func launch(ctx context.Context, dir, address, ready string, env []string, path 
 		_ = p.cmd.Wait()
 		close(p.ended)
 	}()
-	if err := p.awaitReady(ctx, "http://"+address+ready); err != nil {
+	if err := p.awaitReady(ctx, "http://"+address+ready, status); err != nil {
 		p.kill()
 		return nil, fmt.Errorf("%s: %w\n%s", filepath.Base(path), err, p.log.String())
 	}
 	return p, nil
 }
 
-func (p *process) awaitReady(ctx context.Context, url string) error {
+func (p *process) awaitReady(ctx context.Context, url string, status int) error {
 	probe := time.NewTicker(20 * time.Millisecond)
 	defer probe.Stop()
 	deadline := time.After(patience)
@@ -51,7 +51,7 @@ func (p *process) awaitReady(ctx context.Context, url string) error {
 		resp, err := http.Get(url)
 		if err == nil {
 			resp.Body.Close()
-			if resp.StatusCode == http.StatusOK {
+			if resp.StatusCode == status {
 				return nil
 			}
 		}

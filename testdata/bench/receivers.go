@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -38,6 +39,8 @@ type receiver struct {
 	start func(ctx context.Context, dir, address, sink string) (*process, error)
 	// answersFirst says that it answers before it has forwarded.
 	answersFirst bool
+	// noMetrics says that it has none of its own at the address that it listens on.
+	noMetrics bool
 	// check says, from the receiver's own metrics, that nothing of what was
 	// sent went another way than it should have, or what makes the run unlike
 	// the others. It runs when nothing is measured any more.
@@ -99,7 +102,7 @@ func (p programs) forwarding(name, message, rules, policy string, env ...string)
 	sinks := func(sink string) string {
 		return fmt.Sprintf("{out: {remote_write: {endpoints: [%q], protobuf_message: %s}}}", sink, message)
 	}
-	return &receiver{name: name, check: conserved(0, 0), start: p.spillwayStart(sinks, rules, policy, env)}
+	return &receiver{name: name, check: conserved("metrics", 0, 0), start: p.spillwayStart(sinks, rules, policy, env)}
 }
 
 // mostClasses is how many classes cost is measured up to.
@@ -110,7 +113,7 @@ const mostClasses = 10_000
 // reading another one overtook finds no token: a few may be dropped.
 func (p programs) classes(n int) *receiver {
 	rc := p.forwarding("Spillway, classes: "+thousands(n), message1, nothingRules, policyOf(n, false))
-	rc.check = conserved(0, 0.01)
+	rc.check = conserved("metrics", 0, 0.01)
 	return rc
 }
 
@@ -124,9 +127,9 @@ func (p programs) storing(policy string) *receiver {
 
 // conserved checks that Spillway received what was sent, dropped a fraction of it
 // between least and most, and that all the rest is at the sink.
-func conserved(least, most float64) func(metrics, int64, int64) (string, error) {
+func conserved(stream string, least, most float64) func(metrics, int64, int64) (string, error) {
 	return func(m metrics, sent, atSink int64) (string, error) {
-		const stream = `stream="metrics"`
+		stream := fmt.Sprintf("stream=%q", stream)
 		received, admitted := m.sum("spillway_received_items_total", stream), m.sum("spillway_admitted_items_total", stream)
 		dropped := m.sum("spillway_dropped_items_total", stream, `reason="ratelimit"`)
 		if received != sent || admitted != atSink || admitted+dropped != sent {
@@ -162,7 +165,7 @@ func (p programs) spillwayStart(sinks func(string) string, rules, policy string,
 		if err := writeFiles(dir, map[string]string{"spillway.yaml": config, "policy.yaml": policy}); err != nil {
 			return nil, err
 		}
-		return launch(ctx, dir, address, "/-/ready", env, p.spillway, "serve", "--config.file=spillway.yaml")
+		return launch(ctx, dir, address, "/-/ready", http.StatusOK, env, p.spillway, "serve", "--config.file=spillway.yaml")
 	}
 }
 
@@ -181,7 +184,7 @@ func (p programs) vmagent(rules string) *receiver {
 				}
 				args = append(args, "-remoteWrite.relabelConfig="+filepath.Join(dir, "relabel.yaml"))
 			}
-			return launch(ctx, dir, address, "/health", nil, filepath.Join(p.peers, "vmagent"), args...)
+			return launch(ctx, dir, address, "/health", http.StatusOK, nil, filepath.Join(p.peers, "vmagent"), args...)
 		}}
 }
 
@@ -204,7 +207,7 @@ func (p programs) prometheus() *receiver {
 			if err := writeFiles(dir, map[string]string{"prometheus.yml": "global: {}\n"}); err != nil {
 				return nil, err
 			}
-			return launch(ctx, dir, address, "/-/ready", nil, filepath.Join(p.peers, "prometheus"), "--config.file=prometheus.yml",
+			return launch(ctx, dir, address, "/-/ready", http.StatusOK, nil, filepath.Join(p.peers, "prometheus"), "--config.file=prometheus.yml",
 				"--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address,
 				"--web.enable-remote-write-receiver", "--log.level=warn")
 		}}

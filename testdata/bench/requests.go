@@ -36,6 +36,14 @@ type requests struct {
 	parts  int // requests that hold each series once
 }
 
+// path is where requests of a message are sent to.
+func (w *workload) path() string {
+	if isOTLP(w.message) {
+		return w.message
+	}
+	return "/api/v1/write"
+}
+
 type request struct {
 	items int
 	body  []byte
@@ -102,8 +110,16 @@ func (r *requests) preparePart(part int, now time.Time) error {
 			unborn++
 			at = (at + 1) % len(sets)
 		}
-		stamp := now.Add(-step * time.Duration(r.passes-1-pass)).UnixMilli()
-		raw, err := r.encode(sets, pass, stamp)
+		stamp := now.Add(-step * time.Duration(r.passes-1-pass))
+		if isOTLP(r.message) {
+			raw, err := encodeOTLP(r.message, part, stamp)
+			if err != nil {
+				return err
+			}
+			r.bodies[pass*r.parts+part] = request{items: otlpItems, body: raw}
+			continue
+		}
+		raw, err := r.encode(sets, pass, stamp.UnixMilli())
 		if err != nil {
 			return err
 		}

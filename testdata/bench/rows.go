@@ -48,7 +48,12 @@ func (r *row) bar() string {
 }
 
 // title names the row with its load.
-func (r *row) title() string { return fmt.Sprintf("%s, %s series", r.name, thousands(r.series)) }
+func (r *row) title() string {
+	if isOTLP(r.message) {
+		return r.name
+	}
+	return fmt.Sprintf("%s, %s series", r.name, thousands(r.series))
+}
 
 // rows are the bars that need running programs.
 func (o *options) rows() []*row {
@@ -68,7 +73,7 @@ func (o *options) rows() []*row {
 	p, twenty := o.programs, policyOf(20, false)
 	plain := func(name string) *receiver { return p.forwarding(name, message1, nothingRules, twenty) }
 	halved := p.forwarding("Spillway", message1, addingRules, policyOf(20, true))
-	halved.check = conserved(0.5, 0.5)
+	halved.check = conserved("metrics", 0.5, 0.5)
 	for _, n := range o.series {
 		add(row{name: "remote write 1.0 in and out, 5 rules, 20 classes", series: n, peer: p.vmagent(nothingRules), ours: plain("Spillway"), atLeast: 5})
 		add(row{name: "the same, a label added, half dropped", series: n, peer: p.vmagent(addingRules), ours: halved, atLeast: 3})
@@ -76,6 +81,9 @@ func (o *options) rows() []*row {
 			ours: p.forwarding("Spillway 2.0", message2, nothingRules, twenty), message: message2, atLeast: 1})
 		add(row{name: "remote write in, embedded TSDB", series: n, peer: p.prometheus(), ours: p.storing(twenty), atLeast: 3,
 			fresh: true, items: max(o.storedItems, n)})
+	}
+	for _, m := range []string{otlpMetrics, otlpLogs, otlpTraces} {
+		add(row{name: "OTLP " + streamOf(m) + " in and out, 3 filters", series: otlpSeries, peer: p.collector(m), peerMessage: m, ours: p.forwardingOTLP(m), message: m, atLeast: 5})
 	}
 	n := o.series[0]
 	add(row{name: "1 to 10,000 classes", series: n, teams: mostClasses, peer: p.classes(1), ours: p.classes(mostClasses), atMost: 1.2})
@@ -102,7 +110,7 @@ func (b *bench) run(ctx context.Context, r *row, o *options) *result {
 		res.err = err
 		return res
 	}
-	n := max(1, r.items/o.perRequest)
+	n := max(1, r.items/peerLoad.perRequest)
 	for round := range o.rounds {
 		peer, err := b.measure(ctx, r.peer, peerLoad, o.connections, n)
 		if err != nil {
@@ -127,6 +135,9 @@ func (b *bench) run(ctx context.Context, r *row, o *options) *result {
 // they speak different versions.
 func (r *row) prepare(o *options) (peer, ours *requests, err error) {
 	w := workload{message: r.peerMessage, series: r.series, perRequest: o.perRequest, teams: r.teams, passes: 4, warm: 2}
+	if isOTLP(r.message) {
+		w.perRequest = otlpItems
+	}
 	if r.series > 500_000 {
 		w.passes = 2
 	}

@@ -51,7 +51,7 @@ func (b *bench) with(ctx context.Context, rc *receiver, r *requests, connections
 		return err
 	}
 	defer p.kill()
-	run := &running{process: p, receiver: rc, driver: newDriver("http://"+address+"/api/v1/write", r.message, connections)}
+	run := &running{process: p, receiver: rc, driver: newDriver("http://"+address+r.path(), r.message, connections)}
 	defer run.driver.client.CloseIdleConnections()
 	if _, err = b.send(ctx, run, r, r.parts*max(1, r.warm)); err == nil {
 		err = f(run)
@@ -92,9 +92,11 @@ func (b *bench) measure(ctx context.Context, rc *receiver, r *requests, connecti
 		if m.peak, err = run.memory(); err != nil {
 			return err
 		}
-		own, err := run.metrics()
-		if err != nil {
-			return err
+		var own metrics
+		if !rc.noMetrics {
+			if own, err = run.metrics(); err != nil {
+				return err
+			}
 		}
 		m.note, err = rc.check(own, run.sent, b.sink.samples.Load())
 		return err

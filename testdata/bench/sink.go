@@ -58,6 +58,10 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case s.arrived <- struct{}{}:
 	default:
 	}
+	if isOTLP(r.URL.Path) {
+		w.Header().Set("Content-Type", "application/x-protobuf")
+		return
+	}
 	w.Header().Set("X-Prometheus-Remote-Write-Samples-Written", fmt.Sprint(n))
 	w.WriteHeader(http.StatusNoContent)
 }
@@ -66,6 +70,13 @@ func (s *sink) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (s *sink) take(r *http.Request) (int64, error) {
 	b := s.buffers.Get().(*sinkBuffers)
 	defer s.buffers.Put(b)
+	if isOTLP(r.URL.Path) {
+		raw, err := b.readPlain(r)
+		if err != nil {
+			return 0, err
+		}
+		return countOTLP(r.URL.Path, raw)
+	}
 	if encoding := r.Header.Get("Content-Encoding"); encoding != "snappy" {
 		return 0, fmt.Errorf("compressed by %q, which is not what is compared", encoding)
 	}
