@@ -12,7 +12,7 @@ E2E = ./cmd/spillway $(if $(wildcard testdata/e2e/*.go),./testdata/e2e/...)
 UML = $(wildcard $(CURDIR)/.cache/uml/usr/bin/linux.uml)
 E2EENV = SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" SPILLWAY_UML="$(UML)" $(SHIPPED)
 # The modules beside the product's own.
-MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent
+MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/otelcol
 # Runs a pinned tool on the product.
 TOOL = go tool -modfile=testdata/tools/go.mod
 
@@ -89,10 +89,11 @@ bench-peers: build peers ## Measure the bars beside vmagent and Prometheus; GROW
 
 # What `make governor-experiment` runs: see governor/GOVERNOR.md.
 PARTS  ?= trade,core,step
-REAL   ?= Fairness|CgroupV2|Memory|NothingLost
+REAL   ?= Fairness|CgroupV2|Memory|NothingLost|Collector
 RUNS   ?= 5
 LENGTH ?= 30
 governor-experiment: build peers ## Measure the governor in real cgroups (25 minutes, root); PARTS, REAL, RUNS and LENGTH (seconds) select.
+	@testdata/peers/build.sh $(PEERS) otelcol
 	go build -o .cache/experiment ./testdata/governor/experiment
 	@status=0; \
 	[ -z "$(PARTS)" ] || .cache/experiment -parts '$(PARTS)' -runs $(RUNS) -seconds $(LENGTH) -out .cache/governor || status=1; \

@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # Builds the real programs that end-to-end tests and benchmarks talk to.
 #
-#   build.sh OUT
+#   build.sh OUT [otelcol]
 #
-# leaves prometheus, promtool and vmagent in the folder OUT. Each folder beside
+# leaves prometheus, promtool and vmagent in the folder OUT, and the OpenTelemetry
+# Collector where it is asked for, since that takes as long as all of the others. Each folder beside
 # this script is a Go module that pins one peer with all that it is made of, so
 # that a peer's dependencies never touch those of the product. A peer is built
 # only when it is missing or when its pin, its flags or the Go version changed.
@@ -17,7 +18,7 @@ export GOWORK=off
 
 # fingerprint MODULE prints what decides whether the programs are up to date.
 fingerprint() {
-  cat "$here/$1/go.mod" "$here/$1/go.sum" "$here/build.sh" <(go version) | sha256sum
+  cat "$here/$1/"* "$here/build.sh" <(go version) | sha256sum
 }
 
 # build MODULE PATH 'PROGRAM...' FLAGS... builds the tools that MODULE's go.mod
@@ -56,3 +57,8 @@ CGO_ENABLED=0 build prometheus github.com/prometheus/prometheus 'prometheus prom
 # zstd: the bars of the benchmarks mean that one.
 CGO_ENABLED=1 build vmagent github.com/VictoriaMetrics/VictoriaMetrics vmagent \
   -ldflags '-s -w -X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=vmagent-VERSION'
+
+# The Collector with the parts that tests need; its main package is ours.
+if [ "${2:-}" = otelcol ]; then
+  CGO_ENABLED=0 build otelcol go.opentelemetry.io/collector/otelcol otelcol -ldflags '-s -w'
+fi
