@@ -12,7 +12,7 @@ E2E = ./cmd/spillway $(if $(wildcard testdata/e2e/*.go),./testdata/e2e/...)
 UML = $(wildcard $(CURDIR)/.cache/uml/usr/bin/linux.uml)
 E2EENV = SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" SPILLWAY_UML="$(UML)" $(SHIPPED)
 # The modules beside the product's own.
-MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen testdata/peers/kubernetes testdata/dashboards testdata/helm testdata/browser
+MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen testdata/peers/otelcol testdata/peers/kubernetes testdata/dashboards testdata/helm testdata/browser
 # Those of them that hold tests of their own.
 TESTED = testdata/dashboards testdata/helm
 # Runs a pinned tool on the product.
@@ -98,10 +98,11 @@ bench-peers: build peers ## Measure the bars beside vmagent and Prometheus; GROW
 
 # What `make governor-experiment` runs: see governor/GOVERNOR.md.
 PARTS  ?= trade,core,step
-REAL   ?= Fairness|CgroupV2|Memory|NothingLost
+REAL   ?= Fairness|CgroupV2|Memory|NothingLost|Collector
 RUNS   ?= 5
 LENGTH ?= 30
 governor-experiment: build peers ## Measure the governor in real cgroups (25 minutes, root); PARTS, REAL, RUNS and LENGTH (seconds) select.
+	@testdata/peers/build.sh $(PEERS)
 	go build -o .cache/experiment ./testdata/governor/experiment
 	@status=0; \
 	[ -z "$(PARTS)" ] || .cache/experiment -parts '$(PARTS)' -runs $(RUNS) -seconds $(LENGTH) -out .cache/governor || status=1; \

@@ -230,6 +230,47 @@ func TestG4PaceWakesByItself(t *testing.T) {
 	})
 }
 
+// A slot that comes back while the pace holds the next start back is granted when
+// that is due, although nothing else happens.
+func TestG4ReturnedSlotIsGrantedWhenDue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		g := testGovernor(t, Defaults())
+		g.setPlan(wholePlan(8))
+		for range 100 {
+			s, err := g.Acquire(t.Context(), "a")
+			require.NoError(t, err)
+			time.Sleep(800 * time.Millisecond)
+			s.Release()
+		}
+		g.setPlan(pacedPlan(8)) // 6 slots open, the others every 100 ms, 9 at the peak
+		var held []*Slot
+		for range 9 {
+			s, err := g.Acquire(t.Context(), "a")
+			require.NoError(t, err)
+			held = append(held, s)
+		}
+		granted := make(chan *Slot)
+		go func() {
+			s, err := g.Acquire(t.Context(), "a")
+			require.NoError(t, err)
+			granted <- s
+		}()
+		synctest.Wait()
+		held[0].Release() // right after the ninth start
+		begun := time.Now()
+		select {
+		case s := <-granted:
+			require.Positive(t, time.Since(begun), "the pace was to hold it back")
+			s.Release()
+		case <-time.After(time.Second):
+			t.Fatal("nobody woke the batch")
+		}
+		for _, s := range held[1:] {
+			s.Release()
+		}
+	})
+}
+
 // liveFS is a file system that changes while it is read.
 type liveFS struct {
 	mu    sync.Mutex

@@ -263,3 +263,21 @@ func TestShedText(t *testing.T) {
 	shed := &Shed{Flow: "key", Reason: ReasonFull, RetryAfter: 1500 * time.Millisecond, Waiting: 7, InFlight: 3}
 	require.EqualError(t, shed, "at capacity (full): 3 batches of this sender in progress, 7 waiting; send again in 1.5s")
 }
+
+// A place goes to another flow only if that one still waits with fewer batches
+// afterwards: two queues that differ by one do not take it from each other in turn.
+func TestG7PlacesAreNotTakenInTurn(t *testing.T) {
+	bounds := generous()
+	bounds.MaxWaiting, bounds.MaxWaitingPerFlow = 11, 11
+	d, _ := saturated(t, bounds)
+	for range 6 {
+		d.admit(d.at, "a", &lease{}, -1, 0)
+	}
+	for range 5 {
+		d.admit(d.at, "b", &lease{}, -1, 0)
+	}
+	_, _, shed := d.admit(d.at, "b", &lease{}, -1, 0)
+	require.NotNil(t, shed)
+	require.Equal(t, ReasonFull, shed.Reason)
+	require.Equal(t, 6, d.flows["a"].waiting)
+}

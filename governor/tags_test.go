@@ -79,3 +79,51 @@ func TestG6Tags(t *testing.T) {
 		require.InDelta(t, d.virtual+1, d.flows["a"].tag, 1e-9)
 	})
 }
+
+// Where every waiting flow has what it is owed, a slot is lent to the lowest tag,
+// whoever was the first to wait.
+func TestG6LentToTheLowestTag(t *testing.T) {
+	d := newDispatcher(wholePlan(3), generous())
+	var first, second, other lease
+	d.admit(0, "a", &first, -1, 0)
+	d.admit(0, "a", &second, -1, 0)
+	d.admit(0, "b", &other, -1, 0)
+	b, _, _ := d.admit(time.Millisecond, "b", &lease{}, -1, 0)
+	a, _, _ := d.admit(2*time.Millisecond, "a", &lease{}, -1, 0)
+	d.giveBack(time.Second, &first, completed)
+	require.Equal(t, 1, d.guaranteed())
+	require.Equal(t, stateGranted, b.state)
+	require.Equal(t, stateWaiting, a.state)
+}
+
+// With more flows than slots every one of them is owed one.
+func TestG6EveryFlowIsOwedASlot(t *testing.T) {
+	d := newDispatcher(wholePlan(2), generous())
+	for _, key := range []string{"a", "b", "c", "d", "e"} {
+		d.admit(0, key, &lease{}, -1, 0)
+	}
+	require.Equal(t, 1, d.guaranteed())
+}
+
+// What a failed batch took says something of healthy work only if it was long, and
+// a slot that came back unused says nothing at all.
+func TestG5WhatSaysHowLongWorkTakes(t *testing.T) {
+	for _, c := range []struct {
+		how                 outcome
+		took                time.Duration
+		served, completions int
+	}{
+		{completed, 10 * time.Millisecond, 1, 1},
+		{completed, 10 * time.Second, 1, 1},
+		{failed, 10 * time.Millisecond, 0, 1},
+		{failed, 10 * time.Second, 1, 1},
+		{unused, 10 * time.Second, 0, 0},
+	} {
+		d := newTagged("a", 1, "a", 1) // a batch takes a second
+		before := d.totals
+		d.take("a")
+		d.giveBack(d.now+c.took, &d.held, c.how)
+		require.Equal(t, c.served, d.totals.served-before.served, "%+v", c)
+		require.Equal(t, c.completions, d.totals.completions-before.completions, "%+v", c)
+	}
+}

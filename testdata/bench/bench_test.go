@@ -71,9 +71,9 @@ func TestConservedRefusesLoss(t *testing.T) {
 	_, err := conserved("metrics", 0.5, 0.5)(m, 100, 50)
 	require.NoError(t, err)
 	for _, c := range [][2]int64{{100, 49}, {101, 50}, {100, 51}} {
-		_, err = conserved(0.5, 0.5)(m, c[0], c[1])
+		_, err = conserved("metrics", 0.5, 0.5)(m, c[0], c[1])
 		require.Error(t, err)
 	}
-	_, err = conserved(0, 0.01)(m, 100, 50)
+	_, err = conserved("metrics", 0, 0.01)(m, 100, 50)
 	require.ErrorContains(t, err, "50 of 100 items dropped")
 }

@@ -83,7 +83,7 @@ func (o *options) rows() []*row {
 			fresh: true, items: max(o.storedItems, n)})
 	}
 	for _, m := range []string{otlpMetrics, otlpLogs, otlpTraces} {
-		add(row{name: "OTLP " + streamOf(m) + " in and out, 3 filters", series: otlpSeries, peer: p.collector(m), peerMessage: m, ours: p.forwardingOTLP(m), message: m, atLeast: 5})
+		add(row{name: "OTLP " + streamOf(m) + " in and out", series: otlpSeries, peer: p.collector(m), peerMessage: m, ours: p.forwardingOTLP(m), message: m, atLeast: 5})
 	}
 	n := o.series[0]
 	add(row{name: "1 to 10,000 classes", series: n, teams: mostClasses, peer: p.classes(1), ours: p.classes(mostClasses), atMost: 1.2})

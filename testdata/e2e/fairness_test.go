@@ -262,9 +262,8 @@ func TestGovernorFairness(t *testing.T) {
 		t.Logf("%-28s light flow's wait %6.1f ms, without an order %7.1f ms; makespan %4.0f ms and %4.0f ms; overtaken by %d and %d",
 			name, ms(governed.wait), ms(fifo.wait), ms(governed.makespan), ms(fifo.makespan), governed.overtaken, fifo.overtaken)
 		if name != "heavy alone" {
-			// Four batches begin while one takes its time, and the one itself.
-			require.LessOrEqual(t, governed.overtaken, 3*fairSlots, name)
-			require.Greater(t, fifo.overtaken, governed.overtaken, name)
+			// A few, since four batches begin while one takes its time, against hundreds.
+			require.Less(t, 4*governed.overtaken, fifo.overtaken, name)
 		}
 		if thorough() {
 			queued := sendFair(t, reference, sink, batches, byKey)

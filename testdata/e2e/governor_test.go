@@ -91,7 +91,7 @@ func TestGovernorMemory(t *testing.T) {
 	const requests, routes, program = 64 << 20, 32 << 20, 96 << 20
 	dir, address := t.TempDir(), freeAddress(t)
 	s := startSpillwayIn(t, group, dir, address, quiet+fmt.Sprintf(`
-server: {http_listen_address: '%s', max_body_bytes: 4MiB, max_decoded_bytes: 8MiB, max_request_bytes: %d}
+server: {http_listen_address: '%s', otlp_grpc_listen_address: '', otlp_http_listen_address: '', max_body_bytes: 4MiB, max_decoded_bytes: 8MiB, max_request_bytes: %d}
 ingester: {route_cache_bytes: %d}
 sinks: {slow: {remote_write: {endpoints: ['%s']}}}
 streams: {metrics: {sink: slow, relabel_configs: [{target_label: added, replacement: value}]}}

@@ -3,7 +3,7 @@
 #
 #   build.sh OUT
 #
-# leaves prometheus, promtool, vmagent, telemetrygen, kube-apiserver, etcd, the jars of
+# leaves prometheus, promtool, vmagent, telemetrygen, otelcol, kube-apiserver, etcd, the jars of
 # Kafka and the browser SDK in the folder OUT. Each folder of Go beside
 # this script is a Go module that pins one peer with all that it is made of, so
 # that a peer's dependencies never touch those of the product. A peer is built
@@ -18,7 +18,7 @@ export GOWORK=off
 
 # fingerprint MODULE prints what decides whether the programs are up to date.
 fingerprint() {
-  cat "$here/$1/go.mod" "$here/$1/go.sum" "$here/build.sh" <(go version) | sha256sum
+  cat "$here/$1/"* "$here/build.sh" <(go version) | sha256sum
 }
 
 # build MODULE PATH 'PROGRAM...' FLAGS... builds the tools that MODULE's go.mod
@@ -120,3 +120,6 @@ browser
 CGO_ENABLED=0 build kubernetes k8s.io/kubernetes 'kube-apiserver server' \
   -ldflags '-s -w -X k8s.io/component-base/version.gitVersion=VERSION -X k8s.io/component-base/version.gitMajor=1 -X k8s.io/component-base/version.gitMinor=34'
 ln -sf server "$out/etcd" # Go names the program after its folder
+
+# The Collector with the parts that tests need; its main package is ours.
+CGO_ENABLED=0 build otelcol go.opentelemetry.io/collector/otelcol otelcol -ldflags '-s -w'
