@@ -215,3 +215,46 @@ func everyKind(at time.Time, n int) pmetric.Metrics {
 	}
 	return md
 }
+
+// TestRemoteWriteLeavesAsOTLP: what Prometheus sends by remote write goes on as OTLP to
+// another Prometheus, over HTTP, or over gRPC to another Spillway, and both store what
+// the first one has. One of two endpoints is down.
+func TestRemoteWriteLeavesAsOTLP(t *testing.T) {
+	for _, protocol := range []string{"http/protobuf", "grpc"} {
+		t.Run(protocol, func(t *testing.T) {
+			var store, endpoint string
+			if protocol == "grpc" {
+				dir, grpc := t.TempDir(), freeAddress(t)
+				store, endpoint = freeAddress(t), "http://"+grpc
+				startSpillwayOTLP(t, dir, store, grpc)
+			} else {
+				store = startOTLPPrometheus(t)
+				endpoint = "http://" + store + "/api/v1/otlp"
+			}
+			s := startSpillway(t, t.TempDir(), freeAddress(t), quiet+`
+sinks: {next: {otlp: {protocol: `+protocol+`, endpoints: ["http://127.0.0.1:1", "`+endpoint+`"]}}}
+streams: {metrics: {sink: next}, logs: {sink: next}, traces: {sink: next}, events: {sink: next}, rum: {sink: next}}
+`, "")
+			tg := startTarget(t, 100)
+			prom, _ := startPrometheus(t, tg.address, "http://"+s.address+"/api/v1/write", message2)
+			eventually(t, "some scrapes", func() bool { return tg.scrapes.Load() >= 5 })
+			tg.closed.Store(true)
+			requireSame(t, prom, store)
+			m := metrics(t, s.address)
+			requireConserved(t, m)
+			require.Zero(t, sum(m, "spillway_invalid_items_total"))
+			require.Zero(t, sum(m, "spillway_sink_endpoint_healthy", `endpoint="http://127.0.0.1:1"`))
+			s.stop(t)
+		})
+	}
+}
+
+// startSpillwayOTLP starts a Spillway that receives OTLP over gRPC and stores metrics.
+func startSpillwayOTLP(t *testing.T, dir, address, grpc string) {
+	t.Helper()
+	config := filepath.Join(dir, "spillway.yaml")
+	require.NoError(t, os.WriteFile(config, []byte("server: {http_listen_address: '"+address+"', otlp_grpc_listen_address: '"+grpc+"', otlp_http_listen_address: ''}\n"+
+		quiet+"sinks: {local: {tsdb: {path: '"+filepath.Join(dir, "data")+"'}}}\nstreams: {metrics: {sink: local}}\n"), 0o644))
+	p := start(t, os.Getenv("SPILLWAY_BIN"), "serve", "--config.file="+config)
+	awaitReady(t, p, "http://"+address+"/-/ready")
+}

@@ -118,7 +118,7 @@ func translated(t *testing.T, md pmetric.Metrics) []string {
 	o := config.DefaultOTLPConfig
 	_, _ = prometheusremotewrite.NewPrometheusConverter(&l).FromMetrics(t.Context(), md, prometheusremotewrite.Settings{
 		AddMetricSuffixes: o.TranslationStrategy.ShouldAddSuffixes(), AllowUTF8: !o.TranslationStrategy.ShouldEscape(),
-		LabelNameUnderscoreSanitization: o.LabelNameUnderscoreSanitization, LookbackDelta: 5 * time.Minute, //nolint:staticcheck
+		LabelNameUnderscoreSanitization: o.LabelNameUnderscoreSanitization, LookbackDelta: 5 * time.Minute,
 		LabelNamePreserveMultipleUnderscores: o.LabelNamePreserveMultipleUnderscores,
 	})
 	sort.Strings(l.lines)
