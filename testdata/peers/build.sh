@@ -3,7 +3,7 @@
 #
 #   build.sh OUT
 #
-# leaves prometheus, promtool and vmagent in the folder OUT. Each folder beside
+# leaves prometheus, promtool, vmagent and senders in the folder OUT, and the folder browser. Each folder beside
 # this script is a Go module that pins one peer with all that it is made of, so
 # that a peer's dependencies never touch those of the product. A peer is built
 # only when it is missing or when its pin, its flags or the Go version changed.
@@ -17,7 +17,7 @@ export GOWORK=off
 
 # fingerprint MODULE prints what decides whether the programs are up to date.
 fingerprint() {
-  cat "$here/$1/go.mod" "$here/$1/go.sum" "$here/build.sh" <(go version) | sha256sum
+  cat "$here/$1/"go.* "$here/$1/"*.go "$here/build.sh" <(go version) 2>/dev/null | sha256sum
 }
 
 # build MODULE PATH 'PROGRAM...' FLAGS... builds the tools that MODULE's go.mod
@@ -56,6 +56,9 @@ CGO_ENABLED=0 build prometheus github.com/prometheus/prometheus 'prometheus prom
 # zstd: the bars of the benchmarks mean that one.
 CGO_ENABLED=1 build vmagent github.com/VictoriaMetrics/VictoriaMetrics vmagent \
   -ldflags '-s -w -X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=vmagent-VERSION'
+
+# A program of our own around the client libraries that applications use.
+CGO_ENABLED=0 build senders github.com/elastic/go-elasticsearch/v8 senders -ldflags '-s -w'
 
 # The browser SDK and what drives Chromium come from npm. Where there is no npm, or
 # nothing to get them from, the tests that need them say so and are skipped.
