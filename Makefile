@@ -12,7 +12,7 @@ E2E = ./cmd/spillway $(if $(wildcard testdata/e2e/*.go),./testdata/e2e/...)
 UML = $(wildcard $(CURDIR)/.cache/uml/usr/bin/linux.uml)
 E2EENV = SPILLWAY_BIN="$(CURDIR)/bin/spillway" SPILLWAY_PEERS="$(CURDIR)/$(PEERS)" SPILLWAY_UML="$(UML)" $(SHIPPED)
 # The modules beside the product's own.
-MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen testdata/peers/otelcol testdata/peers/kubernetes testdata/dashboards testdata/helm testdata/browser
+MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen testdata/peers/otelcol testdata/peers/senders testdata/peers/kubernetes testdata/dashboards testdata/helm testdata/browser
 # Those of them that hold tests of their own.
 TESTED = testdata/dashboards testdata/helm
 # Runs a pinned tool on the product.

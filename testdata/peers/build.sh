@@ -3,7 +3,7 @@
 #
 #   build.sh OUT
 #
-# leaves prometheus, promtool, vmagent, telemetrygen, otelcol, kube-apiserver, etcd, the jars of
+# leaves prometheus, promtool, vmagent, telemetrygen, otelcol, senders, kube-apiserver, etcd, the jars of
 # Kafka and the browser SDK in the folder OUT. Each folder of Go beside
 # this script is a Go module that pins one peer with all that it is made of, so
 # that a peer's dependencies never touch those of the product. A peer is built
@@ -91,6 +91,9 @@ kafka() {
   sha256sum <"$here/kafka/pom.xml" >"$to/stamp"
 }
 kafka
+
+# A program of our own around the client libraries that applications use.
+CGO_ENABLED=0 build senders github.com/elastic/go-elasticsearch/v8 senders -ldflags '-s -w'
 
 # The browser SDK and what drives Chromium come from npm. Where there is no npm, or
 # nothing to get them from, the tests that need them say so and are skipped.
