@@ -189,11 +189,15 @@ func (p panel) builder(id uint32, at dashboard.GridPos) cog.Builder[dashboard.Pa
 
 func (p panel) graphBuilder(id uint32, at dashboard.GridPos) cog.Builder[dashboard.Panel] {
 	b := describe(timeseries.NewPanelBuilder(), p, id, at).
-		Min(0).
 		ColorScheme(dashboard.NewFieldColorBuilder().Mode(dashboard.FieldColorModeIdPaletteClassicByName)).
 		LineWidth(1.5).FillOpacity(8).ShowPoints(common.VisibilityModeNever).
 		Tooltip(common.NewVizTooltipOptionsBuilder().Mode(common.TooltipDisplayModeMulti).Sort(common.SortOrderDescending)).
 		Legend(common.NewVizLegendOptionsBuilder().ShowLegend(true).DisplayMode(common.LegendDisplayModeList).Placement(common.LegendPlacementBottom))
+	if p.log {
+		b.ScaleDistribution(common.NewScaleDistributionConfigBuilder().Type(common.ScaleDistributionLog).Log(2))
+	} else {
+		b.Min(0)
+	}
 	if p.kind == areas {
 		b.FillOpacity(40).Stacking(common.NewStackingConfigBuilder().Mode(common.StackingModeNormal))
 	}

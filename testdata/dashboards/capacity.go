@@ -46,7 +46,7 @@ func capacityOverview() []panel {
 
 func capacityGraphs() []panel {
 	return []panel{
-		{kind: lines, title: "Capacity by source", about: "What each signal would allow on the tightest ingester; the lowest is the capacity. A signal at the ceiling is switched off or stands aside. Choose one ingester.", unit: "short", width: 12, limits: "ceiling",
+		{kind: lines, title: "Capacity by source", about: "What each signal would allow on the tightest ingester; the lowest is the capacity. A signal at the ceiling is switched off or stands aside. Choose one ingester.", unit: "short", width: 12, limits: "ceiling", log: true,
 			queries: []query{
 				{expr: `min by (source) (spillway_governor_signal_capacity{@ingester})`, legend: "{{source}}"},
 				{expr: `min(spillway_governor_capacity{@ingester})`, legend: "capacity"},
@@ -58,7 +58,7 @@ func capacityGraphs() []panel {
 				{expr: `sum(spillway_governor_waiting{@ingester})`, legend: "waiting"},
 				{expr: `sum(spillway_governor_capacity{@ingester})`, legend: "capacity"},
 			}},
-		{kind: lines, title: "Capacity by ingester", about: "Ingesters with the same limit and the same load should look alike.", unit: "short", width: 8,
+		{kind: lines, title: "Capacity by ingester", about: "Ingesters with the same limit and the same load should look alike.", unit: "short", width: 8, log: true,
 			queries: []query{{expr: `sum by (instance) (spillway_governor_capacity{@ingester})`, legend: "{{instance}}"}}},
 		{kind: areas, title: "What the model decided", about: "Samples per second by verdict: why the model moved the capacity, or did not.", unit: "short", width: 8,
 			queries: []query{{expr: `sum by (verdict) (rate(spillway_governor_model_verdicts_total{@ingester}[$__rate_interval])) > 0`, legend: "{{verdict}}"}}},

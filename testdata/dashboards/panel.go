@@ -25,6 +25,8 @@ type panel struct {
 	limits string
 	// steps colours values: green, and from each step's value on its colour.
 	steps []step
+	// log draws powers of two at equal distances, where small numbers matter beside large ones.
+	log bool
 	// max is the end of the axis, 0 to let it follow the values.
 	max float64
 	// columns are the headings of a table's queries with their units, in order.
