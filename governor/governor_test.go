@@ -134,6 +134,23 @@ func TestG1SlotGrantedToOneWhoLeft(t *testing.T) {
 	require.Equal(t, completions, g.Snapshot().Completions)
 }
 
+// A wait that ends in the moment in which the batch is granted has its slot: told
+// that it was shed, it would never give it back.
+func TestG7SlotGrantedAtTheLimit(t *testing.T) {
+	g := testGovernor(t, Defaults())
+	g.setPlan(wholePlan(1))
+	first, err := g.Acquire(t.Context(), "a")
+	require.NoError(t, err)
+	var l lease
+	g.mu.Lock()
+	w, _, _ := g.dispatcher.admit(g.now(), "b", &l, -1, 0)
+	g.mu.Unlock()
+	first.Release()
+	require.Equal(t, stateGranted, w.state)
+	require.Nil(t, g.giveUp(w))
+	require.Equal(t, 1, g.Snapshot().InFlight)
+}
+
 func TestG7WaitEndsAtItsLimit(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := testGovernor(t, Defaults())
