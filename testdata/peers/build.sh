@@ -3,7 +3,7 @@
 #
 #   build.sh OUT
 #
-# leaves prometheus, promtool, vmagent and the jars of Kafka in the folder OUT. Each folder beside
+# leaves prometheus, promtool, vmagent, telemetrygen and the jars of Kafka in the folder OUT. Each folder beside
 # this script is a Go module that pins one peer with all that it is made of, so
 # that a peer's dependencies never touch those of the product. A peer is built
 # only when it is missing or when its pin, its flags or the Go version changed.
@@ -56,6 +56,9 @@ CGO_ENABLED=0 build prometheus github.com/prometheus/prometheus 'prometheus prom
 # zstd: the bars of the benchmarks mean that one.
 CGO_ENABLED=1 build vmagent github.com/VictoriaMetrics/VictoriaMetrics vmagent \
   -ldflags '-s -w -X github.com/VictoriaMetrics/VictoriaMetrics/lib/buildinfo.Version=vmagent-VERSION'
+
+CGO_ENABLED=0 build telemetrygen github.com/open-telemetry/opentelemetry-collector-contrib/cmd/telemetrygen telemetrygen \
+  -ldflags '-s -w'
 
 # kafka leaves the jars of a real Apache Kafka broker in the folder kafka, and the name
 # of a Java runtime beside them. Without Java, Maven or a repository of jars the test
