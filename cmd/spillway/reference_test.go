@@ -82,9 +82,10 @@ keys:
     labels: {team: a}           # put on everything that the key sends, before relabelling
     streams: [metrics]          # what it may send to; all if left out
     exempt: false               # whether the exempt label counts on its data
+    headers: {X-Scope-OrgID: a} # set on what a sink sends on, over what the request says
 ` + "```" + `
 
-A key is sent as ` + "`Kf-Api-Key: KEY`, as `Authorization: Bearer KEY`, or as the query parameter `kf-api-key`." + `
+A key is sent as ` + "`Kf-Api-Key: KEY`, as `Authorization: Bearer KEY`, or as the query parameter `kf-api-key`; over gRPC as metadata kf-api-key or authorization." + `
 `
 
 // TestMetricsReference keeps METRICS.md what a running process exposes.

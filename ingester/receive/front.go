@@ -121,17 +121,18 @@ func (f *Front) serve(p *Protocol, rw http.ResponseWriter, r *http.Request) {
 	}
 	memory := f.Ingester.Memory()
 	defer memory.Release()
-	packed, refusal := f.read(p, r, memory) // 1 receive
-	if refusal != nil {
+	refuse := func(refusal *Refusal) {
 		f.Ingester.CountUnread(p.Stream, refusal.Capacity)
 		p.refuse(rw, r, refusal)
+	}
+	packed, refusal := f.read(p, r, memory) // 1 receive
+	if refusal != nil {
+		refuse(refusal)
 		return
 	}
 	slot, err := f.Ingester.Slot(r.Context(), origin.Sender, p.Stream) // 2 slot
 	if err != nil {
-		refusal = p.shed(err)
-		f.Ingester.CountUnread(p.Stream, refusal.Capacity)
-		p.refuse(rw, r, refusal)
+		refuse(p.shed(err))
 		return
 	}
 	defer slot.Release()
@@ -139,10 +140,10 @@ func (f *Front) serve(p *Protocol, rw http.ResponseWriter, r *http.Request) {
 	req := f.borrow()
 	defer f.giveBack(req)
 	req.HTTP, req.Protocol, req.Memory, req.slot, req.packed = r, p, memory, slot, packed
-	req.Batch.Stream, req.Batch.Origin, req.Batch.Received = p.Stream, origin, time.Now()
-	req.Batch.Headers = f.forwarded(r, origin.Sender)
+	b := &req.Batch
+	b.Stream, b.Origin, b.Received, b.Headers = p.Stream, origin, time.Now(), Forwarded(f.ForwardHeaders, r, origin.Sender)
 	if refusal := f.unpack(req); refusal != nil {
-		req.Refuse(rw, refusal)
+		refuse(refusal)
 		return
 	}
 	p.Handle(rw, req)
@@ -179,9 +180,9 @@ func (f *Front) authenticate(p *Protocol, r *http.Request) (ingester.Origin, err
 	return f.Ingester.AuthenticateToken(p.Token(r), p.Stream)
 }
 
-// forwarded collects the headers that a sink may pass on. What the API key sets
+// Forwarded collects the headers that a sink may pass on. What the API key sets
 // wins over what the request says.
-func (f *Front) forwarded(r *http.Request, sender *ingester.Sender) http.Header {
+func Forwarded(names []string, r *http.Request, sender *ingester.Sender) http.Header {
 	var out http.Header
 	set := func(name string, values []string) {
 		if out == nil {
@@ -189,7 +190,7 @@ func (f *Front) forwarded(r *http.Request, sender *ingester.Sender) http.Header 
 		}
 		out[name] = values
 	}
-	for _, name := range f.ForwardHeaders {
+	for _, name := range names {
 		name = http.CanonicalHeaderKey(name)
 		if values := r.Header[name]; len(values) > 0 {
 			set(name, values)

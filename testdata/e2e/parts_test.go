@@ -138,7 +138,8 @@ func peer(t *testing.T, name string) string {
 // spillway is a running Spillway with its files in one folder.
 type spillway struct {
 	*program
-	dir, address string
+	dir, address       string
+	grpcOTLP, httpOTLP string
 }
 
 func startSpillway(t *testing.T, dir, address, config, policy string) *spillway {
@@ -151,14 +152,15 @@ func startSpillwayIn(t *testing.T, group *cgroup, dir, address, config, policy s
 	t.Helper()
 	bin := os.Getenv("SPILLWAY_BIN")
 	require.NotEmpty(t, bin, "run this with `make e2e`, which builds spillway")
+	grpcOTLP, httpOTLP := freeAddress(t), freeAddress(t)
 	if !strings.Contains(config, "server:") {
-		config = "server: {http_listen_address: '" + address + "', otlp_grpc_listen_address: '', otlp_http_listen_address: ''}\n" + config
+		config = "server: {http_listen_address: '" + address + "', otlp_grpc_listen_address: '" + grpcOTLP + "', otlp_http_listen_address: '" + httpOTLP + "'}\n" + config
 	}
 	config = "policy_file: policy.yaml\n" + config
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "spillway.yaml"), []byte(config), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(cmp.Or(policy, "streams: {}")), 0o644))
 	path, args := group.command(bin, "serve", "--config.file="+filepath.Join(dir, "spillway.yaml"))
-	s := &spillway{program: start(t, path, args...), dir: dir, address: address}
+	s := &spillway{program: start(t, path, args...), dir: dir, address: address, grpcOTLP: grpcOTLP, httpOTLP: httpOTLP}
 	awaitReady(t, s.program, "http://"+address+"/-/ready")
 	return s
 }
