@@ -293,14 +293,13 @@ func TestG3ReadingsThatMakeNoSenseAreDropped(t *testing.T) {
 	o, stall, known := good().interpret(cfg)
 	require.True(t, o.unchanged && known)
 	require.InDelta(t, 1.6, o.cpuTime, 1e-9)
+	require.Equal(t, 0.5, stall, "pressure comes before throttled time")
+	require.EqualValues(t, 5, o.throttled)
+	require.EqualValues(t, 20, o.periods)
 	late := good()
 	late.cpu.At += 500 * time.Millisecond // read that much later than the slots were counted
 	o, _, _ = late.interpret(cfg)
 	require.InDelta(t, 1.6/2.5*2, o.cpuTime, 1e-9, "use is divided by the time between its readings")
-	o, stall, known = good().interpret(cfg)
-	require.Equal(t, 0.5, stall, "pressure comes before throttled time")
-	require.EqualValues(t, 5, o.throttled)
-	require.EqualValues(t, 20, o.periods)
 
 	for name, c := range map[string]struct {
 		change  func(*sample)

@@ -25,7 +25,7 @@ func post(t *testing.T, p *process, path, contentType string, body []byte, heade
 	require.Equal(t, 2, w.Code/100, "%s: %s", path, w.Body)
 }
 
-func oneLog(t *testing.T) []byte {
+func logLine(t *testing.T) []byte {
 	ld := plog.NewLogs()
 	ld.ResourceLogs().AppendEmpty().ScopeLogs().AppendEmpty().LogRecords().AppendEmpty().Body().SetStr("line")
 	raw, err := plogotlp.NewExportRequestFromLogs(ld).MarshalProto()
@@ -48,7 +48,7 @@ func TestStreamsWithoutASinkAreKeptInFiles(t *testing.T) {
 	p := testProcess(t, "", "")
 	_, err := os.Stat("data")
 	require.ErrorIs(t, err, os.ErrNotExist)
-	post(t, p, "/v1/logs", "application/x-protobuf", oneLog(t))
+	post(t, p, "/v1/logs", "application/x-protobuf", logLine(t))
 	paths, err := filepath.Glob("data/files/logs/*.jsonl")
 	require.NoError(t, err)
 	require.Len(t, paths, 1)
@@ -82,10 +82,10 @@ func TestHeadersAreForwarded(t *testing.T) {
 		p.server.HTTPServer.Close()
 		require.NoError(t, p.sinks.close())
 	}()
-	post(t, p, "/v1/logs", "application/x-protobuf", oneLog(t), "X-Scope-OrgID", "team-a", "X-Other", "1")
+	post(t, p, "/v1/logs", "application/x-protobuf", logLine(t), "X-Scope-OrgID", "team-a", "X-Other", "1")
 	post(t, p, "/api/v1/write", "application/x-protobuf", oneSample(t), "Content-Encoding", "snappy", "X-Scope-OrgID", "team-b", "X-Other", "1")
 	require.Len(t, got, 2)
-	require.Equal(t, request{"/v1/logs", "team-a", "", oneLog(t)}, got[0])
+	require.Equal(t, request{"/v1/logs", "team-a", "", logLine(t)}, got[0])
 	require.Equal(t, "team-b", got[1].tenant)
 	md := pmetricotlp.NewExportRequest()
 	require.NoError(t, md.UnmarshalProto(got[1].body))

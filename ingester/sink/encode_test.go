@@ -295,3 +295,13 @@ func BenchmarkEncodeResourceLabelRemoved(b *testing.B) {
 		}
 	})
 }
+
+// RejectLast takes the last items, and none twice.
+func TestRejectLast(t *testing.T) {
+	b := &ingester.Batch{Groups: []ingester.Group{{Floats: 2}, {Floats: 3}, {Floats: 9, Verdict: ingester.DroppedRatelimit}, {Floats: 1}}}
+	b.Reject(&b.Groups[1], 1, "earlier")
+	RejectLast(b, 4)
+	require.Equal(t, []uint32{1, 3, 0, 1}, []uint32{b.Groups[0].Rejected, b.Groups[1].Rejected, b.Groups[2].Rejected, b.Groups[3].Rejected})
+	RejectLast(b, 100)
+	require.Equal(t, map[string]int64{"earlier": 1, ReasonRejected: 5}, b.Rejections())
+}

@@ -276,6 +276,24 @@ func TestCredentials(t *testing.T) {
 	}
 }
 
+// Every produce request waits for all in-sync replicas.
+func TestAllReplicasAcknowledge(t *testing.T) {
+	c := cluster(t)
+	var others, all atomic.Int32
+	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if req.(*kmsg.ProduceRequest).Acks == -1 {
+			all.Add(1)
+		} else {
+			others.Add(1)
+		}
+		return nil, nil, false
+	})
+	require.NoError(t, openSink(t, testOptions(c.ListenAddrs())).Write(t.Context(), batch(t, "a-1", "b-2", "c-3")))
+	require.Positive(t, all.Load())
+	require.Zero(t, others.Load())
+}
+
 // However many batches wait, so many connections and one more for metadata.
 func TestConnectionsAreBounded(t *testing.T) {
 	c := cluster(t, kfake.NumBrokers(1))

@@ -232,3 +232,17 @@ func FuzzHistograms(f *testing.F) {
 		}
 	})
 }
+
+// A stale marker has no value in OTLP.
+func TestStaleMarkersHaveNoValue(t *testing.T) {
+	r := &recorder{t: t}
+	require.NoError(t, NewToOTLP(r).Write(t.Context(), batch1(t, prompb.TimeSeries{
+		Labels:  promLabels("__name__", "up"),
+		Samples: []prompb.Sample{{Value: math.Float64frombits(value.StaleNaN), Timestamp: 1000}, {Value: math.NaN(), Timestamp: 2000}},
+	})))
+	dps := received(t, r).ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(0).Gauge().DataPoints()
+	require.True(t, dps.At(0).Flags().NoRecordedValue())
+	require.Equal(t, pmetric.NumberDataPointValueTypeEmpty, dps.At(0).ValueType())
+	require.False(t, dps.At(1).Flags().NoRecordedValue())
+	require.True(t, math.IsNaN(dps.At(1).DoubleValue()))
+}
