@@ -76,9 +76,8 @@ func newNames(o *Options, view *ingester.View, stream ingester.Stream) *names {
 		metrics: stream == ingester.Metrics,
 		labels: otlptranslator.LabelNamer{
 			UTF8Allowed: !strategy.ShouldEscape(),
-			// The deprecated field is still the only way to what the Prometheus
-			// library's default is.
-			UnderscoreLabelSanitization: o.Translation.LabelNameUnderscoreSanitization, //nolint:staticcheck
+			//lint:ignore SA1019 it is still the only way to what the Prometheus library does by default
+			UnderscoreLabelSanitization: o.Translation.LabelNameUnderscoreSanitization,
 			PreserveMultipleUnderscores: o.Translation.LabelNamePreserveMultipleUnderscores,
 		},
 		metric: otlptranslator.NewMetricNamer("", strategy),
