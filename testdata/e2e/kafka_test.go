@@ -184,8 +184,11 @@ func collect(md pmetric.Metrics, into map[string][]string) {
 						}
 					}
 					key := labelKey(labels)
-					at := fmt.Sprintf("%d.%03d", p.Timestamp()/1e9, p.Timestamp()/1e6%1000)
-					into[key] = append(into[key], strings.TrimSuffix(strings.TrimRight(at, "0"), ".")+" "+fmt.Sprint(p.DoubleValue()))
+					at := fmt.Sprint(p.Timestamp() / 1e9)
+					if ms := p.Timestamp() / 1e6 % 1000; ms > 0 {
+						at += fmt.Sprintf(".%03d", ms)
+					}
+					into[key] = append(into[key], at+" "+fmt.Sprint(p.DoubleValue()))
 				}
 			}
 		}
