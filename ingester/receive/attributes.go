@@ -41,7 +41,6 @@ type Attributes struct {
 	index    map[string]struct{} // the keys, once there are many
 	repeated int
 	tooMany  bool
-	scratch  []byte // a key put together
 	value    []byte // a value of which the length has to be known first
 }
 

@@ -131,7 +131,7 @@ func TestOneBadRecordAmongGoodOnes(t *testing.T) {
 }
 
 func TestBombsInsideBase64(t *testing.T) {
-	bomb := pack(t, strings.Repeat("\x00", 64<<20))
+	bomb := pack(t, strings.Repeat("\x00", 8<<20))
 	grown := int64(0)
 	_, d, err := run(t, delivery(bomb), request{grow: func(n int64) bool { grown += n; return true }})
 	require.ErrorIs(t, err, receive.ErrTooLarge)
