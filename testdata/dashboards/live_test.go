@@ -9,6 +9,7 @@ import (
 	"io"
 	"math"
 	"net/http"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -248,6 +249,7 @@ func TestEveryQueryReturnsData(t *testing.T) {
 		}
 		return missing
 	})
+	in.requireVariables(t)
 	in.requireStreams(t)
 	in.requireRulesHealthy(t)
 	in.requireOwnTelemetry(t)
@@ -310,6 +312,23 @@ func (in *scenario) missingRule(t *testing.T, file string, r rule) (missing []st
 		missing = append(missing, where+" is not pending")
 	}
 	return missing
+}
+
+// requireVariables: every variable has something to choose from.
+func (in *scenario) requireVariables(t *testing.T) {
+	t.Helper()
+	for _, b := range boards() {
+		for _, v := range b.variables {
+			if v.query == "" {
+				continue
+			}
+			inner := strings.TrimSuffix(strings.TrimPrefix(v.query, "label_values("), ")")
+			comma := strings.LastIndex(inner, ", ")
+			var answer struct{ Data []string }
+			ask(t, in.prometheus, "label/"+inner[comma+2:]+"/values", url.Values{"match[]": {interpolate(inner[:comma], scraped)}}, &answer)
+			require.NotEmpty(t, answer.Data, "%s, variable %s: %s", b.file, v.name, v.query)
+		}
+	}
 }
 
 // requireStreams: the variable stream finds every stream, and the panels show those that

@@ -231,7 +231,7 @@ func evaluate(t *testing.T, address, expr string, since time.Time) []series {
 
 func ask(t *testing.T, address, path string, form url.Values, into any) {
 	t.Helper()
-	resp, err := http.PostForm("http://"+address+"/api/v1/"+path, form)
+	resp, err := http.Get("http://" + address + "/api/v1/" + path + "?" + form.Encode())
 	require.NoError(t, err)
 	defer resp.Body.Close()
 	body, err := io.ReadAll(resp.Body)
