@@ -48,6 +48,7 @@ func otlpProcess(t *testing.T) (p *process, stop func() error) {
 // TestOTLPListeners serves OTLP on its own two ports and on the one that serves
 // everything, says so in /metrics, and asks senders to come back once it stops.
 func TestOTLPListeners(t *testing.T) {
+	t.Chdir(t.TempDir()) // streams without a sink are kept below ./data
 	p, stop := otlpProcess(t)
 	conn, err := grpc.NewClient(p.otlpServers[0].listener.Addr().String(), grpc.WithTransportCredentials(insecure.NewCredentials()))
 	require.NoError(t, err)

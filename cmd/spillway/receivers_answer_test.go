@@ -234,6 +234,7 @@ func TestBulkSaysWhatBecameOfEachAction(t *testing.T) {
 }
 
 func TestPagesOfOtherHostsNeedPermission(t *testing.T) {
+	t.Chdir(t.TempDir()) // streams without a sink are kept below ./data
 	p, k := receiving(t, "rum: {allowed_origins: ['https://shop.example.com', 'https://*.wild.example']}", "")
 	target := "/ddrumproxy?ddforward=" + url.QueryEscape("/api/v2/rum?ddsource=browser&dd-api-key=k")
 	for origin, may := range map[string]bool{
