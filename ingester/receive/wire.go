@@ -33,6 +33,9 @@ func longUvarint(b []byte, i int) (v uint64, next int) {
 // Span reads the length at b[i] and returns where its content starts and ends,
 // or -1 for both if it does not lie in b.
 func Span(b []byte, i int) (start, end int) {
+	if i < len(b) && b[i] < 0x80 && int(b[i]) < len(b)-i {
+		return i + 1, i + 1 + int(b[i])
+	}
 	n, start := Uvarint(b, i)
 	if start < 0 || n > uint64(len(b)-start) {
 		return -1, -1
