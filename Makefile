@@ -9,7 +9,7 @@ PEERS = .cache/peers
 # The packages that hold end-to-end tests (build tag e2e).
 E2E = ./cmd/spillway $(if $(wildcard testdata/e2e/*.go),./testdata/e2e/...)
 # The modules beside the product's own.
-MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/senders
+MODULES = testdata/tools testdata/peers/prometheus testdata/peers/vmagent testdata/peers/telemetrygen testdata/peers/senders
 # Runs a pinned tool on the product.
 TOOL = go tool -modfile=testdata/tools/go.mod
 

@@ -17,8 +17,8 @@ func (p *process) routes() {
 	for _, path := range []string{"/api/v1/write", "/ingester/write", "/write"} {
 		r.Path(path).Handler(write)
 	}
-	for path, handler := range p.otlpPaths() {
-		r.Path(path).Handler(p.refuseWhenStopping(handler))
+	for path, handler := range p.otlpPaths {
+		r.Path(path).Handler(handler)
 	}
 	p.mountReceivers(r)
 	r.Path("/metrics").Handler(promhttp.HandlerFor(p.registry, promhttp.HandlerOpts{EnableOpenMetrics: true, Registry: p.registry}))

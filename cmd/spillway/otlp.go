@@ -110,13 +110,16 @@ func (p *process) newOTLP() *otlp.Receiver {
 	})
 }
 
-// otlpPaths are the addresses of OTLP over HTTP, on its own port and on the one that
-// serves everything.
-func (p *process) otlpPaths() map[string]http.Handler {
-	metrics := p.otlp.HTTP(ingester.Metrics, ingester.OTLPMetrics)
-	logs := p.otlp.HTTP(ingester.Logs, ingester.OTLPLogs)
-	traces := p.otlp.HTTP(ingester.Traces, ingester.OTLPTraces)
-	events := p.otlp.HTTP(ingester.Events, ingester.OTLPLogs)
+// newOTLPPaths makes the handlers of OTLP over HTTP by address, for its own port and
+// the one that serves everything.
+func (p *process) newOTLPPaths() map[string]http.Handler {
+	handler := func(path string, stream ingester.Stream, format ingester.Format) http.Handler {
+		return p.metricsOf(path, p.refuseWhenStopping(p.otlp.HTTP(stream, format)))
+	}
+	metrics := handler("/v1/metrics", ingester.Metrics, ingester.OTLPMetrics)
+	logs := handler("/v1/logs", ingester.Logs, ingester.OTLPLogs)
+	traces := handler("/v1/traces", ingester.Traces, ingester.OTLPTraces)
+	events := handler("/ingester/otlp/k8s_events", ingester.Events, ingester.OTLPLogs)
 	return map[string]http.Handler{
 		"/v1/metrics": metrics, "/ingester/otlp/metrics": metrics, "/ingester/otlp/v1/metrics": metrics,
 		"/v1/logs": logs, "/ingester/otlp/logs": logs, "/ingester/otlp/v1/logs": logs,
@@ -136,8 +139,8 @@ type otlpServer struct {
 func (p *process) listenOTLP() error {
 	c := p.config.Server
 	overHTTP := http.NewServeMux()
-	for path, handler := range p.otlpPaths() {
-		overHTTP.Handle(path, p.refuseWhenStopping(handler))
+	for path, handler := range p.otlpPaths {
+		overHTTP.Handle(path, handler)
 	}
 	var grpcProtocols, httpProtocols http.Protocols
 	grpcProtocols.SetHTTP1(true) // for the answer to who takes it for the other address
@@ -146,7 +149,7 @@ func (p *process) listenOTLP() error {
 	httpProtocols.SetHTTP1(true)
 	httpProtocols.SetHTTP2(true)
 	return errors.Join(
-		p.addOTLP("otlp_grpc_listen_address", c.OTLPGRPCListenAddress, p.otlp.GRPC(p.isStopping), &grpcProtocols),
+		p.addOTLP("otlp_grpc_listen_address", c.OTLPGRPCListenAddress, p.metricsOf("otlp_grpc", p.otlp.GRPC(p.isStopping)), &grpcProtocols),
 		p.addOTLP("otlp_http_listen_address", c.OTLPHTTPListenAddress, overHTTP, &httpProtocols),
 	)
 }

@@ -110,6 +110,7 @@ func needRestart(old, now Config) []string {
 		{"log", old.Log, now.Log},
 		{"ingester.route_cache_bytes", old.Ingester.RouteCacheBytes, now.Ingester.RouteCacheBytes},
 		{"governor", old.Governor, now.Governor},
+		{"otlp", old.OTLP, now.OTLP},
 		{"telemetry", old.Telemetry, now.Telemetry},
 		{"ingester.replica_count", old.Ingester.ReplicaCount, now.Ingester.ReplicaCount},
 	} {

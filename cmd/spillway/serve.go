@@ -50,7 +50,9 @@ type process struct {
 	reloader *reloader
 	front    *receive.Front
 	otlp     *otlp.Receiver
-	server   *server.Server
+	// otlpPaths are the handlers of OTLP over HTTP by address.
+	otlpPaths map[string]http.Handler
+	server    *server.Server
 	// otlpServers are the listeners for OTLP's own addresses.
 	otlpServers []*otlpServer
 	stopping    chan struct{} // closed when no new batch is to be taken
@@ -91,6 +93,7 @@ func newProcess(l *loaded, path string) (*process, error) {
 	}
 	p.front = p.newFront()
 	p.otlp = p.newOTLP()
+	p.otlpPaths = p.newOTLPPaths()
 	if err := p.listenOTLP(); err != nil {
 		p.closeOTLP()
 		p.server.Stop()
@@ -238,5 +241,6 @@ func (p *process) writeHandler() http.Handler {
 	c := p.config
 	return rwreceive.NewHandler(p.ingester, rwreceive.Limits{
 		BodyBytes: int(c.Server.MaxBodyBytes), DecodedBytes: int(c.Server.MaxDecodedBytes), Series: c.Server.MaxSeriesPerRequest, Items: c.Server.MaxItemsPerRequest,
+		ForwardHeaders: c.Server.ForwardHeaders,
 	}, c.Governor.ShedStatus)
 }

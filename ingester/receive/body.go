@@ -14,26 +14,28 @@ import (
 	"github.com/klauspost/compress/snappy"
 	"github.com/klauspost/compress/zlib"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/spillway-telemetry/spillway/ingester"
 )
 
 // leastRead is what the first read of a body may bring.
 const leastRead = 32 << 10
 
 // read takes the body into memory, within its limit and the budget.
-func (f *Front) read(req *Request) *Refusal {
+func (f *Front) read(p *Protocol, r *http.Request, in *body, memory *ingester.Memory) *Refusal {
 	limit := f.Limits.BodyBytes
-	if n := req.HTTP.ContentLength; n > int64(limit) {
+	if n := r.ContentLength; n > int64(limit) {
 		return TooLarge("the body has %d bytes, and server.max_body_bytes is %d", n, limit)
 	}
-	packed, err := req.readAll(req.packed[:0], req.HTTP.Body, limit)
-	req.packed = packed
+	packed, err := readAll(in.packed[:0], r.Body, limit, memory)
+	in.packed = packed
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, errTooLarge):
 		return TooLarge("the body is larger than server.max_body_bytes, which is %d", limit)
 	case errors.Is(err, errNoMemory):
-		return req.Protocol.OverCapacity()
+		return p.OverCapacity()
 	}
 	return &Refusal{Status: http.StatusBadRequest, Text: "the body did not arrive whole: " + err.Error()}
 }
@@ -46,7 +48,7 @@ var (
 
 // readAll appends to dst what r has, at most limit bytes, and takes the memory for
 // it from the budget before it is used.
-func (req *Request) readAll(dst []byte, r io.Reader, limit int) ([]byte, error) {
+func readAll(dst []byte, r io.Reader, limit int, memory *ingester.Memory) ([]byte, error) {
 	reserved := 0
 	for {
 		if len(dst) == reserved {
@@ -54,7 +56,7 @@ func (req *Request) readAll(dst []byte, r io.Reader, limit int) ([]byte, error) 
 			if step == 0 {
 				return dst, errTooLarge
 			}
-			if !req.Memory.Grow(int64(step)) {
+			if !memory.Grow(int64(step)) {
 				return dst, errNoMemory
 			}
 			reserved += step
@@ -76,10 +78,10 @@ func (req *Request) readAll(dst []byte, r io.Reader, limit int) ([]byte, error) 
 // unpack decompresses the body into the batch.
 func (f *Front) unpack(req *Request) *Refusal {
 	b := &req.Batch
-	message, encoding := req.packed, req.HTTP.Header.Get("Content-Encoding")
+	message, encoding := req.in.packed, req.HTTP.Header.Get("Content-Encoding")
 	if req.Protocol.Unframe != nil {
 		var refusal *Refusal
-		if message, encoding, refusal = req.Protocol.Unframe(req.HTTP, req.packed); refusal != nil {
+		if message, encoding, refusal = req.Protocol.Unframe(req.HTTP, req.in.packed); refusal != nil {
 			return refusal
 		}
 	}
@@ -89,14 +91,14 @@ func (f *Front) unpack(req *Request) *Refusal {
 		if len(message) > f.Limits.DecodedBytes {
 			return f.tooLarge()
 		}
-		b.Encoding, b.Body, b.Size, req.home = "identity", message, len(message), &req.packed
+		b.Encoding, b.Body, b.Size, req.home = "identity", message, len(message), &req.in.packed
 		return nil
 	}
 	u := f.borrowUnpacking()
 	defer f.unpackings.Put(u)
 	body, err := u.decompress(req, message, encoding, f.Limits.DecodedBytes)
 	if body != nil {
-		req.body, req.home = body, &req.body
+		req.plain, req.home = body, &req.plain
 	}
 	var unknown unknownEncoding
 	switch {
@@ -159,7 +161,7 @@ func (u *unpacking) decompress(req *Request, message []byte, encoding string, li
 	if err != nil {
 		return nil, err
 	}
-	return req.readAll(req.body[:0], r, limit)
+	return readAll(req.plain[:0], r, limit, req.Memory)
 }
 
 // unblock decompresses a snappy block, which says its size.
@@ -173,7 +175,7 @@ func unblock(req *Request, message []byte, limit int) ([]byte, error) {
 	case !req.Memory.Grow(int64(size)):
 		return nil, errNoMemory
 	}
-	return snappy.Decode(req.body[:cap(req.body)], message)
+	return snappy.Decode(req.plain[:cap(req.plain)], message)
 }
 
 // reader starts a decompressor on u.src.

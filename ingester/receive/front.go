@@ -26,6 +26,7 @@ type Front struct {
 	// ForwardHeaders are the request headers that a sink may pass on, in any case.
 	ForwardHeaders []string
 
+	bodies     sync.Pool
 	requests   sync.Pool
 	unpackings sync.Pool
 }
@@ -67,12 +68,15 @@ type Request struct {
 	// with the next request, as large as it was.
 	Scratch []byte
 
-	front  *Front
-	slot   *governor.Slot
-	packed []byte  // the body as it came
-	body   []byte  // buffer of the decompressed body
-	home   *[]byte // which of the buffers Batch.Body began in
+	front *Front
+	slot  *governor.Slot
+	in    *body
+	plain []byte  // buffer of the decompressed body
+	home  *[]byte // which of the buffers Batch.Body began in
 }
+
+// body is a request's body as it came.
+type body struct{ packed []byte }
 
 // Body is the decompressed message.
 func (req *Request) Body() []byte { return req.Batch.Body[:req.Batch.Size] }
@@ -123,25 +127,30 @@ func (f *Front) serve(p *Protocol, rw http.ResponseWriter, r *http.Request) {
 	}
 	memory := f.Ingester.Memory()
 	defer memory.Release()
-	req := f.borrow()
-	defer f.giveBack(req)
-	req.HTTP, req.Protocol, req.Memory = r, p, memory
-	req.Batch.Stream, req.Batch.Origin = p.Stream, origin
-
-	if refusal := f.read(req); refusal != nil { // 1 receive
-		req.Refuse(rw, refusal)
+	in := f.borrowBody()
+	defer f.giveBackBody(in)
+	refuse := func(refusal *Refusal) {
+		f.Ingester.CountUnread(p.Stream, refusal.Capacity)
+		p.refuse(rw, r, refusal)
+	}
+	if refusal := f.read(p, r, in, memory); refusal != nil { // 1 receive
+		refuse(refusal)
 		return
 	}
 	slot, err := f.Ingester.Slot(r.Context(), origin.Sender, p.Stream) // 2 slot
 	if err != nil {
-		req.Refuse(rw, p.shed(err))
+		refuse(p.shed(err))
 		return
 	}
 	defer slot.Release()
-	req.slot, req.Batch.Received = slot, time.Now()
-	req.Batch.Headers = f.forwarded(r, origin.Sender)
+	// Only now: a batch that waits holds its body and nothing else.
+	req := f.borrow()
+	defer f.giveBack(req)
+	req.HTTP, req.Protocol, req.Memory, req.slot, req.in = r, p, memory, slot, in
+	b := &req.Batch
+	b.Stream, b.Origin, b.Received, b.Headers = p.Stream, origin, time.Now(), Forwarded(f.ForwardHeaders, r, origin.Sender)
 	if refusal := f.unpack(req); refusal != nil {
-		req.Refuse(rw, refusal)
+		refuse(refusal)
 		return
 	}
 	p.Handle(rw, req)
@@ -178,9 +187,9 @@ func (f *Front) authenticate(p *Protocol, r *http.Request) (ingester.Origin, err
 	return f.Ingester.AuthenticateToken(p.Token(r), p.Stream)
 }
 
-// forwarded collects the headers that a sink may pass on. What the API key sets
+// Forwarded collects the headers that a sink may pass on. What the API key sets
 // wins over what the request says.
-func (f *Front) forwarded(r *http.Request, sender *ingester.Sender) http.Header {
+func Forwarded(names []string, r *http.Request, sender *ingester.Sender) http.Header {
 	var out http.Header
 	set := func(name string, values []string) {
 		if out == nil {
@@ -188,7 +197,7 @@ func (f *Front) forwarded(r *http.Request, sender *ingester.Sender) http.Header 
 		}
 		out[name] = values
 	}
-	for _, name := range f.ForwardHeaders {
+	for _, name := range names {
 		name = http.CanonicalHeaderKey(name)
 		if values := r.Header[name]; len(values) > 0 {
 			set(name, values)
@@ -200,6 +209,20 @@ func (f *Front) forwarded(r *http.Request, sender *ingester.Sender) http.Header 
 		}
 	}
 	return out
+}
+
+func (f *Front) borrowBody() *body {
+	if in, ok := f.bodies.Get().(*body); ok {
+		return in
+	}
+	return &body{}
+}
+
+func (f *Front) giveBackBody(in *body) {
+	if cap(in.packed) <= keepBytes {
+		in.packed = in.packed[:0]
+		f.bodies.Put(in)
+	}
 }
 
 func (f *Front) borrow() *Request {
@@ -221,11 +244,11 @@ func (f *Front) giveBack(req *Request) {
 	groups := cap(b.Groups) * int(unsafe.Sizeof(ingester.Group{}))
 	containers := cap(b.Containers) * int(unsafe.Sizeof(ingester.Container{}))
 	spans := (cap(b.Symbols) + cap(b.Families)) * int(unsafe.Sizeof(ingester.Span{}))
-	if max(cap(req.packed), cap(req.body), cap(req.Scratch), groups, containers, spans) > keepBytes {
+	if max(cap(req.plain), cap(req.Scratch), groups, containers, spans) > keepBytes {
 		return
 	}
 	b.Reset()
 	b.Body = nil
-	*req = Request{front: f, Batch: *b, packed: req.packed[:0], body: req.body[:0], Scratch: req.Scratch[:0]}
+	*req = Request{front: f, Batch: *b, plain: req.plain[:0], Scratch: req.Scratch[:0]}
 	f.requests.Put(req)
 }

@@ -37,9 +37,8 @@ func newTransport(o *HTTPOptions, only2 bool) (http.RoundTripper, error) {
 }
 
 // A silent connection of gRPC is asked after pingAfter whether it is still there, and
-// closed when no answer came for pingTimeout. Servers object to more than one ping
-// in five minutes on a connection without a call only, and http.Transport sends none
-// on those that are idle for long: it closes them.
+// closed when no answer came for pingTimeout. Servers of gRPC close a connection that
+// pings them a third time too often; an idle one is closed before that.
 const (
 	pingAfter   = 30 * time.Second
 	pingTimeout = 10 * time.Second

@@ -308,11 +308,16 @@ const rememberedNames = 4096
 
 // belongs says that an attribute's key leads to a label's name.
 func (n *names) belongs(key, label []byte) bool {
-	if len(key) == 0 {
+	if len(key) == 0 || len(label) == 0 {
 		return false
 	}
 	if bytes.Equal(key, label) {
 		return true
+	}
+	// What cannot be in a label's name becomes an underscore, all else stays, so the
+	// last bytes tell most of them apart.
+	if end := label[len(label)-1]; end != '_' && end != key[len(key)-1] {
+		return false
 	}
 	name, ok := n.normalised[string(key)]
 	if !ok {

@@ -138,17 +138,19 @@ func peer(t *testing.T, name string) string {
 // spillway is a running Spillway with its files in one folder.
 type spillway struct {
 	*program
-	dir, address string
+	dir, address       string
+	grpcOTLP, httpOTLP string
 }
 
 func startSpillway(t *testing.T, dir, address, config, policy string) *spillway {
 	t.Helper()
 	bin := os.Getenv("SPILLWAY_BIN")
 	require.NotEmpty(t, bin, "run this with `make e2e`, which builds spillway")
-	config = "server: {http_listen_address: '" + address + "', otlp_grpc_listen_address: '', otlp_http_listen_address: ''}\npolicy_file: policy.yaml\n" + config
+	grpcOTLP, httpOTLP := freeAddress(t), freeAddress(t)
+	config = "server: {http_listen_address: '" + address + "', otlp_grpc_listen_address: '" + grpcOTLP + "', otlp_http_listen_address: '" + httpOTLP + "'}\npolicy_file: policy.yaml\n" + config
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "spillway.yaml"), []byte(config), 0o644))
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "policy.yaml"), []byte(cmp.Or(policy, "streams: {}")), 0o644))
-	s := &spillway{program: start(t, bin, "serve", "--config.file="+filepath.Join(dir, "spillway.yaml")), dir: dir, address: address}
+	s := &spillway{program: start(t, bin, "serve", "--config.file="+filepath.Join(dir, "spillway.yaml")), dir: dir, address: address, grpcOTLP: grpcOTLP, httpOTLP: httpOTLP}
 	awaitReady(t, s.program, "http://"+address+"/-/ready")
 	return s
 }

@@ -3,7 +3,8 @@
 #
 #   build.sh OUT
 #
-# leaves prometheus, promtool, vmagent and senders in the folder OUT, and the folder browser. Each folder beside
+# leaves prometheus, promtool, vmagent, telemetrygen and senders in the folder OUT, and
+# the folders kafka (jars of a broker) and browser (an SDK). Each folder beside
 # this script is a Go module that pins one peer with all that it is made of, so
 # that a peer's dependencies never touch those of the product. A peer is built
 # only when it is missing or when its pin, its flags or the Go version changed.
@@ -82,3 +83,37 @@ browser() {
   fi
 }
 browser
+
+CGO_ENABLED=0 build telemetrygen github.com/open-telemetry/opentelemetry-collector-contrib/cmd/telemetrygen telemetrygen \
+  -ldflags '-s -w'
+
+# kafka leaves the jars of a real Apache Kafka broker in the folder kafka, and the name
+# of a Java runtime beside them. Without Java, Maven or a repository of jars the test
+# that needs it says so and is skipped.
+kafka() {
+  local to="$out/kafka" java=""
+  if [ "$(cat "$to/stamp" 2>/dev/null)" = "$(sha256sum <"$here/kafka/pom.xml")" ] && [ -x "$(cat "$to/java")" ]; then
+    echo "peers: kafka is up to date"
+    return
+  fi
+  if ! command -v java >/dev/null || ! command -v mvn >/dev/null; then
+    if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
+      { apt-get update -q && apt-get install -q -y --no-install-recommends maven openjdk-17-jre-headless; } >"$out/kafka.log" 2>&1 || true
+    fi
+  fi
+  java=$(command -v java || true)
+  if [ -z "$java" ] || ! command -v mvn >/dev/null; then
+    echo "peers: no kafka: it needs java and mvn"
+    return
+  fi
+  echo "peers: fetching kafka"
+  rm -rf "$to"
+  if ! mvn -q -B -f "$here/kafka/pom.xml" dependency:copy-dependencies -DoutputDirectory="$to" >"$out/kafka.log" 2>&1; then
+    echo "peers: no kafka: its jars could not be fetched, see $out/kafka.log"
+    rm -rf "$to"
+    return
+  fi
+  readlink -f "$java" >"$to/java"
+  sha256sum <"$here/kafka/pom.xml" >"$to/stamp"
+}
+kafka

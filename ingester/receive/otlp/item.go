@@ -83,6 +83,10 @@ func (w *walker) part(msg []byte, i int, s *shapes) (next int, why ingester.Reas
 	what := s[msg[i]]
 	if what == unknown {
 		tag, at := receive.Uvarint(msg, i)
+		if at > i+1 && tag < 0x80 {
+			// A tag in more bytes than it needs is one that was not looked up.
+			return 0, ingester.ReasonMalformedItem
+		}
 		if at > 0 {
 			at = receive.Skip(msg, at, tag)
 		}

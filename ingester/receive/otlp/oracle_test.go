@@ -246,28 +246,28 @@ func newSlowly(o Options) *slowly {
 // attributes adds an attribute map to the labels: collisions are joined in the order
 // of keys, and what is there already gives way.
 func (s *slowly) attributes(out map[string]string, m pcommon.Map) {
-	raw := map[string]string{}
+	type attr struct{ key, text string }
+	var list []attr
 	for k, v := range m.All() {
-		raw[k] = v.AsString()
+		list = append(list, attr{k, v.AsString()})
 	}
-	keys := make([]string, 0, len(raw))
-	for k := range raw {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
+	slices.SortStableFunc(list, func(a, b attr) int { return strings.Compare(a.key, b.key) })
 	own := map[string]string{}
-	for _, k := range keys {
-		name := k
+	for _, a := range list {
+		name := a.key
 		if !s.namer.UTF8Allowed {
 			var err error
-			if name, err = s.namer.Build(k); err != nil {
+			if name, err = s.namer.Build(a.key); err != nil {
 				continue
 			}
 		}
+		if name == "" {
+			continue
+		}
 		if own[name] != "" {
-			own[name] += ";" + raw[k]
+			own[name] += ";" + a.text
 		} else {
-			own[name] = raw[k]
+			own[name] = a.text
 		}
 	}
 	for name, value := range own {

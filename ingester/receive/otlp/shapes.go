@@ -27,6 +27,7 @@ const (
 	exemplarMsg
 	bucketsMsg
 	quantileMsg
+	entityMsg
 )
 
 // shapes says for each one-byte tag what follows it. Fields above 15 are looked at
@@ -76,7 +77,7 @@ type messages struct {
 	resource, scope                         *shapes
 	logRecord, span, event, link, status    *shapes
 	number, histogram, exponential, summary *shapes
-	exemplar, buckets, quantile             *shapes
+	exemplar, buckets, quantile, entity     *shapes
 	metric                                  [lastMetricField + 1]bool // numbers of Metric's fields
 
 }
@@ -84,7 +85,7 @@ type messages struct {
 func newMessages() *messages {
 	return &messages{
 		metric:    metricFields(),
-		resource:  newShapes(field{1, attribute}, field{2, oneVarint}),
+		resource:  newShapes(field{1, attribute}, field{2, oneVarint}, field{3, entityMsg}),
 		scope:     newShapes(field{1, text}, field{2, text}, field{3, attribute}, field{4, oneVarint}),
 		logRecord: newShapes(field{1, oneFixed64}, field{2, firstEnum}, field{3, firstText}, field{5, anyValue}, field{6, attribute}, field{7, oneVarint}, field{8, oneFixed32}, field{9, traceID}, field{10, spanID}, field{11, oneFixed64}, field{12, text}),
 		span: newShapes(field{1, traceID}, field{2, spanID}, field{3, text}, field{4, spanID}, field{5, firstText}, field{6, firstEnum}, field{7, oneFixed64}, field{8, oneFixed64}, field{9, attribute}, field{10, oneVarint},
@@ -97,6 +98,7 @@ func newMessages() *messages {
 		exponential: newShapes(field{1, attribute}, field{2, oneFixed64}, field{3, oneFixed64}, field{4, oneFixed64}, field{5, oneFixed64}, field{6, oneVarint}, field{7, oneFixed64}, field{8, bucketsMsg}, field{9, bucketsMsg}, field{10, oneVarint}, field{11, exemplarMsg}, field{12, oneFixed64}, field{13, oneFixed64}, field{14, oneFixed64}),
 		summary:     newShapes(field{2, oneFixed64}, field{3, oneFixed64}, field{4, oneFixed64}, field{5, oneFixed64}, field{6, quantileMsg}, field{7, attribute}, field{8, oneVarint}),
 		exemplar:    newShapes(field{2, oneFixed64}, field{3, oneFixed64}, field{4, spanID}, field{5, traceID}, field{6, oneFixed64}, field{7, attribute}),
+		entity:      newShapes(field{1, text}, field{2, text}, field{3, text}, field{4, text}),
 		buckets:     newShapes(field{1, oneVarint}, field{2, packedVars}),
 		quantile:    newShapes(field{1, oneFixed64}, field{2, oneFixed64}),
 	}
@@ -117,6 +119,8 @@ func (m *messages) part(s shape) *shapes {
 		return m.buckets
 	case quantileMsg:
 		return m.quantile
+	case entityMsg:
+		return m.entity
 	}
 	return nil
 }

@@ -19,9 +19,11 @@ const (
 	arrayTag  = 5<<3 | receive.BytesType
 	listTag   = 6<<3 | receive.BytesType
 	bytesTag  = 7<<3 | receive.BytesType
+	textIndex = 8<<3 | receive.VarintType // profiles only
 
 	keyTag   = 1<<3 | receive.BytesType
 	valueTag = 2<<3 | receive.BytesType
+	keyIndex = 3<<3 | receive.VarintType // profiles only
 )
 
 // deepest is how many lists and maps a value may have inside each other. Each is
@@ -45,7 +47,7 @@ func checkValue(msg []byte, depth int) ingester.Reason {
 				return why
 			}
 			i = end
-		case boolTag, intTag:
+		case boolTag, intTag, textIndex:
 			if _, i = receive.Uvarint(msg, i+1); i < 0 {
 				return ingester.ReasonMalformedItem
 			}
@@ -54,7 +56,7 @@ func checkValue(msg []byte, depth int) ingester.Reason {
 				return ingester.ReasonMalformedItem
 			}
 		default:
-			if i = skipUnknown(msg, i, 7); i < 0 {
+			if i = skipUnknown(msg, i, 8); i < 0 {
 				return ingester.ReasonMalformedItem
 			}
 		}
@@ -160,8 +162,14 @@ func splitOddPair(msg []byte) (key, value []byte, ok bool) {
 	values := 0
 	for i := 0; i < len(msg); {
 		tag := msg[i]
+		if tag == keyIndex {
+			if _, i = receive.Uvarint(msg, i+1); i < 0 {
+				return nil, nil, false
+			}
+			continue
+		}
 		if tag != keyTag && tag != valueTag {
-			if i = skipUnknown(msg, i, 2); i < 0 {
+			if i = skipUnknown(msg, i, 3); i < 0 {
 				return nil, nil, false
 			}
 			continue

@@ -15,6 +15,7 @@ var (
 	errMalformed = errors.New("malformed protobuf")
 	errTooMany   = errors.New("too many items in one request")
 	errNoMemory  = errors.New("the budget of bytes in memory is used up")
+	errOldItems  = errors.New("instrumentation libraries of OTLP before 0.15 are not spoken here; send scopes")
 	errGroups    = errors.New("records that are allowed as one have to be in one scope of one resource")
 )
 
@@ -24,6 +25,10 @@ const (
 	secondTag = 2<<3 | receive.BytesType // scope_logs, log_records, spans, metrics
 	schemaTag = 3<<3 | receive.BytesType // schema_url
 )
+
+// oldItems is the field of a resource's message that held its items before scopes. Some
+// decoders still look there, so what is in it must not pass unseen.
+const oldItems = 1000
 
 // walker walks one request. It is reused, with the names that it knows.
 type walker struct {
@@ -187,6 +192,9 @@ func (w *walker) ofResource(id int32, start, end int) error {
 		field := i
 		tag := msg[i]
 		if tag != firstTag && tag != secondTag && tag != schemaTag {
+			if number, _ := receive.Uvarint(msg, i); number>>3 == oldItems {
+				return errOldItems
+			}
 			if i = skipUnknown(msg, i, 3); i < 0 {
 				return w.broken(field)
 			}

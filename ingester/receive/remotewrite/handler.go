@@ -15,6 +15,7 @@ import (
 
 	"github.com/spillway-telemetry/spillway/governor"
 	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/receive"
 )
 
 // Limits bounds what one request may ask for.
@@ -23,6 +24,8 @@ type Limits struct {
 	DecodedBytes int // decompressed
 	Series       int // in one request
 	Items        int // samples, histograms and exemplars in one request
+	// ForwardHeaders are the request headers that a sink may pass on, in any case.
+	ForwardHeaders []string
 }
 
 // Handler receives remote write 1.0 and 2.0.
@@ -87,6 +90,7 @@ func (h *Handler) ServeHTTP(rw http.ResponseWriter, r *http.Request) {
 	defer slot.Release()
 	b := &req.batch
 	b.Stream, b.Origin, b.Received = ingester.Metrics, origin, time.Now()
+	b.Headers = receive.Forwarded(h.limits.ForwardHeaders, r, origin.Sender)
 	if refusal := h.decode(format, req, memory); refusal != nil { // 3 decode
 		h.ingester.CountUnread(ingester.Metrics, refusal.capacity)
 		refusal.answer(rw)

@@ -2,17 +2,23 @@ package kafka
 
 import (
 	"context"
+	"crypto/tls"
+	"encoding/pem"
 	"fmt"
 	"log/slog"
 	"math/rand"
+	"net"
 	"net/http"
+	"net/http/httptest"
 	"sort"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/prometheus/common/config"
 	"github.com/prometheus/common/model"
 	"github.com/segmentio/kafka-go"
 	"github.com/stretchr/testify/require"
@@ -268,6 +274,67 @@ func TestCredentials(t *testing.T) {
 		o.Timeout = model.Duration(time.Second)
 		require.Error(t, openSink(t, o).Write(t.Context(), batch(t, "b-2")))
 	}
+}
+
+// Every produce request waits for all in-sync replicas.
+func TestAllReplicasAcknowledge(t *testing.T) {
+	c := cluster(t)
+	var others, all atomic.Int32
+	c.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
+		c.KeepControl()
+		if req.(*kmsg.ProduceRequest).Acks == -1 {
+			all.Add(1)
+		} else {
+			others.Add(1)
+		}
+		return nil, nil, false
+	})
+	require.NoError(t, openSink(t, testOptions(c.ListenAddrs())).Write(t.Context(), batch(t, "a-1", "b-2", "c-3")))
+	require.Positive(t, all.Load())
+	require.Zero(t, others.Load())
+}
+
+// However many batches wait, so many connections and one more for metadata.
+func TestConnectionsAreBounded(t *testing.T) {
+	c := cluster(t, kfake.NumBrokers(1))
+	o := testOptions(c.ListenAddrs())
+	o.MaxConnectionsPerBroker, o.CreateTopics.Partitions = 3, 16
+	s := openSink(t, o)
+	var dialled atomic.Int32
+	dial := s.transport.Dial
+	s.transport.Dial = func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialled.Add(1)
+		return dial(ctx, network, address)
+	}
+	var wg sync.WaitGroup
+	for w := range 20 {
+		wg.Go(func() {
+			for i := range 5 {
+				if err := s.Write(t.Context(), batch(t, fmt.Sprintf("a%d-%d", w, i), fmt.Sprintf("b%d-%d", w, i), fmt.Sprintf("c%d-%d", w, i))); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	require.Len(t, consume(t, o.Brokers, "otlp_logs", nil), 300)
+	// The address that the cluster is found by is one more group of connections.
+	require.LessOrEqual(t, dialled.Load(), int32(o.MaxConnectionsPerBroker+2))
+}
+
+func TestTLS(t *testing.T) {
+	server := httptest.NewTLSServer(nil) // for its certificate
+	defer server.Close()
+	c := cluster(t, kfake.NumBrokers(1), kfake.TLS(&tls.Config{Certificates: server.TLS.Certificates}))
+	ca := string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}))
+	o := testOptions(c.ListenAddrs())
+	o.Timeout = model.Duration(2 * time.Second)
+	o.TLSConfig = &config.TLSConfig{CA: ca}
+	require.NoError(t, openSink(t, o).Write(t.Context(), batch(t, "a-1")))
+	o.TLSConfig = &config.TLSConfig{}
+	require.ErrorContains(t, openSink(t, o).Write(t.Context(), batch(t, "a-1")), "certificate")
+	o.TLSConfig = nil
+	require.Error(t, openSink(t, o).Write(t.Context(), batch(t, "a-1")))
 }
 
 // A broker is killed and restarted in mid-traffic, on the same ports and data. What

@@ -141,8 +141,8 @@ func unpacked(t *testing.T, encoding string, raw []byte) []byte {
 	if encoding == "gzip" {
 		r, err = gzip.NewReader(bytes.NewReader(raw))
 	} else {
-		var d *zstd.Decoder
-		d, err = zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1))
+		d, zerr := zstd.NewReader(bytes.NewReader(raw), zstd.WithDecoderConcurrency(1))
+		require.NoError(t, zerr)
 		defer d.Close()
 		r = d
 	}

@@ -38,10 +38,8 @@
 //
 // # Delivery
 //
-// The endpoints lead to the same storage. A batch goes to the endpoint with the
-// least writes in flight. One that fails is left out for a while that doubles
-// with each failure, then tried again with one real batch (see health). A batch
-// that an endpoint failed to take goes to the next in the same Write. That is
+// Endpoints share the load and stand in for each other as package sink says. A batch
+// that one of them failed to take goes to the next in the same Write. That is
 // harmless even where the first one stored it before it failed: a sample is named
 // by its series and timestamp, and storing the same one twice is storing it once.
 //

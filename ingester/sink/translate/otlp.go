@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -68,13 +69,12 @@ func (t *ToOTLP) Write(ctx context.Context, b *ingester.Batch) error {
 
 // metrics is what is made of a batch.
 type metrics struct {
-	from      *ingester.Batch
-	md        pmetric.Metrics
-	targets   map[target]*targetMetrics
-	order     []*targetMetrics // as they are in md
-	points    int
-	refused   []refusal
-	exemplars pmetric.ExemplarSlice
+	from    *ingester.Batch
+	md      pmetric.Metrics
+	targets map[target]*targetMetrics
+	order   []*targetMetrics // as they are in md
+	points  int
+	refused []refusal
 }
 
 // target is what a resource is made of.
@@ -108,7 +108,7 @@ func (m *metrics) add(i int) {
 		return
 	}
 	ls := readLabels(m.from.Labels(g))
-	name := ls.Get(labels.MetricName)
+	name := ls.Get(model.MetricNameLabel)
 	for _, s := range ts.samples {
 		kind := pmetric.MetricTypeGauge
 		if strings.HasSuffix(name, "_total") {
@@ -245,7 +245,7 @@ func nanos(milliseconds int64) pcommon.Timestamp {
 func attributes(m pcommon.Map, ls labels.Labels) {
 	ls.Range(func(l labels.Label) {
 		switch l.Name {
-		case labels.MetricName, "job", "instance":
+		case model.MetricNameLabel, "job", "instance":
 		default:
 			m.PutStr(l.Name, l.Value)
 		}

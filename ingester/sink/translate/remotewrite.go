@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
@@ -47,7 +48,7 @@ func NewToRemoteWrite(next ingester.Sink, o config.OTLPConfig) *ToRemoteWrite {
 		KeepIdentifyingResourceAttributes:    o.KeepIdentifyingResourceAttributes,
 		ConvertHistogramsToNHCB:              o.ConvertHistogramsToNHCB,
 		PromoteScopeMetadata:                 o.PromoteScopeMetadata,
-		LabelNameUnderscoreSanitization:      o.LabelNameUnderscoreSanitization, //nolint:staticcheck // the default is still the deprecated one
+		LabelNameUnderscoreSanitization:      o.LabelNameUnderscoreSanitization,
 		LabelNamePreserveMultipleUnderscores: o.LabelNamePreserveMultipleUnderscores,
 		// Samples are not looked up again by the translation: five minutes is PromQL's
 		// default, and decides how often target_info is repeated within one batch.
@@ -222,7 +223,7 @@ func (a *appender) relabelled(ls labels.Labels, g *ingester.Group) labels.Labels
 	now.Range(func(l labels.Label) {
 		switch old := sent.Get(l.Name); {
 		case old == l.Value:
-		case l.Name == labels.MetricName:
+		case l.Name == model.MetricNameLabel:
 			suffix, ok := strings.CutPrefix(ls.Get(l.Name), old)
 			if !ok {
 				suffix = ""
