@@ -70,7 +70,7 @@ fuzz: ## Run every fuzz target for FUZZTIME (1m) each; FUZZ=Name selects.
 	@set -e; grep -rEo --include='*_test.go' '^func Fuzz[A-Za-z0-9_]*' cmd ingester relabel policy ratecontrol governor 2>/dev/null | \
 	sed -E 's|^(.*)/[^/]*:func (.*)$$|\1 \2|' | grep -E '$(FUZZ)' | sort | while read -r dir name; do \
 		echo "fuzz $$name in $$dir for $(FUZZTIME)"; \
-		go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) "./$$dir" </dev/null; \
+		go test -run '^$$' -fuzz "^$$name$$" -fuzztime $(FUZZTIME) -fuzzminimizetime 1s "./$$dir" </dev/null; \
 	done
 
 bench: ## Run the benchmarks that match BENCH (all), COUNT (1) times for BENCHTIME (1s) in PKG (./...).
