@@ -27,7 +27,7 @@ func oneRecord() plogotlp.ExportRequest {
 // otlpProcess runs a whole process with OTLP on ports of its own.
 func otlpProcess(t *testing.T) (p *process, stop func() error) {
 	t.Helper()
-	path := testFiles(t, "sinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}, logs: {sink: none}}\n", "")
+	path := testFiles(t, "sinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}, logs: {sink: none}, events: {sink: none}}\n", "")
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
 	data = bytes.ReplaceAll(data, []byte("otlp_grpc_listen_address: '', otlp_http_listen_address: ''"), []byte("otlp_grpc_listen_address: '127.0.0.1:0', otlp_http_listen_address: '127.0.0.1:0'"))

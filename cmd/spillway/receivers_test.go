@@ -73,7 +73,8 @@ func (k *keeper) take() []receivetest.Record {
 // receiving starts a process whose streams go to a keeper.
 func receiving(t *testing.T, config, policy string) (*process, *keeper) {
 	t.Helper()
-	p := testProcess(t, config, policy)
+	nowhere := "sinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}, logs: {sink: none}, traces: {sink: none}, events: {sink: none}, rum: {sink: none}}\n"
+	p := testProcess(t, nowhere+config, policy)
 	l, err := load(p.reloader.path, 0)
 	require.NoError(t, err)
 	k := &keeper{t: t}

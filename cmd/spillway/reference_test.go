@@ -82,13 +82,13 @@ keys:
     labels: {team: a}           # put on everything that the key sends, before relabelling
     streams: [metrics]          # what it may send to; all if left out
     exempt: false               # whether the exempt label counts on its data
-    headers: {X-Scope-OrgID: a} # set on what a sink sends on for it
+    headers: {X-Scope-OrgID: a} # set on what a sink sends on, over what the request says
 ` + "```" + `
 
 ` + "`spillway key new NAME`" + ` mints one: it prints the secret once, the entry for this file, and a class and a rule for the
 policy. The class starts at rate 0.
 
-A key is sent as ` + "`Kf-Api-Key: KEY` or as `Authorization: Bearer KEY`. Senders with a place of their own may use that: the password of basic authentication (Loki, Fluent Bit and Fluentd, Elasticsearch, Heroku), `api_key` of Beats, `DD-API-KEY` (Datadog), the access key of Firehose. Only browsers, Datadog's forwarders and Heroku may put it into the address, as `kf-api-key` or, for Datadog's, as `dd-api-key`. Over gRPC it is metadata kf-api-key or authorization." + `
+A key is sent as ` + "`Kf-Api-Key: KEY` or as `Authorization: Bearer KEY`; over gRPC as metadata kf-api-key or authorization. Senders with a place of their own may use that: the password of basic authentication (Loki, Fluent Bit and Fluentd, Elasticsearch, Heroku), `api_key` of Beats, `DD-API-KEY` (Datadog), the access key of Firehose. Only browsers, Datadog's forwarders and Heroku may put it into the address, as `kf-api-key` or, for Datadog's, as `dd-api-key`." + `
 `
 
 // TestMetricsReference keeps METRICS.md what a running process exposes.
