@@ -101,8 +101,7 @@ PARTS  ?= trade,core,step
 REAL   ?= Fairness|CgroupV2|Memory|NothingLost|Collector
 RUNS   ?= 5
 LENGTH ?= 30
-governor-experiment: build peers ## Measure the governor in real cgroups (25 minutes, root); PARTS, REAL, RUNS and LENGTH (seconds) select.
-	@testdata/peers/build.sh $(PEERS)
+governor-experiment: build peers ## Measure the governor in real cgroups (half an hour, root); PARTS, REAL, RUNS and LENGTH (seconds) select.
 	go build -o .cache/experiment ./testdata/governor/experiment
 	@status=0; \
 	[ -z "$(PARTS)" ] || .cache/experiment -parts '$(PARTS)' -runs $(RUNS) -seconds $(LENGTH) -out .cache/governor || status=1; \
