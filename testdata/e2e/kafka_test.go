@@ -184,8 +184,8 @@ func collect(md pmetric.Metrics, into map[string][]string) {
 						}
 					}
 					key := labelKey(labels)
-					at := fmt.Sprint(p.Timestamp() / 1e9)
-					if ms := p.Timestamp() / 1e6 % 1000; ms > 0 {
+					at := fmt.Sprint(int64(p.Timestamp()) / 1e9)
+					if ms := int64(p.Timestamp()) / 1e6 % 1000; ms > 0 {
 						at += fmt.Sprintf(".%03d", ms)
 					}
 					into[key] = append(into[key], at+" "+fmt.Sprint(p.DoubleValue()))
