@@ -4,7 +4,7 @@
 #   build.sh OUT
 #
 # leaves prometheus, promtool, vmagent, telemetrygen, otelcol, senders, kube-apiserver, etcd, the jars of
-# Kafka and the browser SDK in the folder OUT. Each folder of Go beside
+# Kafka, and the browser SDK and the SDK of JavaScript in the folder OUT. Each folder of Go beside
 # this script is a Go module that pins one peer with all that it is made of, so
 # that a peer's dependencies never touch those of the product. A peer is built
 # only when it is missing or when its pin, its flags or the Go version changed.
@@ -95,28 +95,30 @@ kafka
 # A program of our own around the client libraries that applications use.
 CGO_ENABLED=0 build senders github.com/elastic/go-elasticsearch/v8 senders -ldflags '-s -w'
 
-# The browser SDK and what drives Chromium come from npm. Where there is no npm, or
-# nothing to get them from, the tests that need them say so and are skipped.
-browser() {
-  local dir="$out/browser" pin
-  pin=$(cat "$here/browser/package-lock.json" "$here/browser/drive.mjs" "$here/build.sh" | sha256sum)
+# What comes from npm: the browser SDK with what drives Chromium, and the OpenTelemetry
+# SDK of JavaScript. Where there is no npm, or nothing to get them from, the tests that
+# need them say so and are skipped.
+packages() {
+  local name=$1 dir="$out/$1" pin
+  pin=$(cat "$here/$name/"* "$here/build.sh" | sha256sum)
   if [ "$(cat "$dir/stamp" 2>/dev/null)" = "$pin" ]; then
-    echo "peers: browser is up to date"
+    echo "peers: $name is up to date"
     return
   fi
   if ! command -v npm >/dev/null; then
-    echo "peers: no npm on this machine, so the browser SDK is left out"
+    echo "peers: no npm on this machine, so $name is left out"
     return
   fi
   mkdir -p "$dir"
-  cp "$here/browser/"{package.json,package-lock.json,drive.mjs} "$dir/"
+  cp "$here/$name/"{package.json,package-lock.json,*.mjs} "$dir/"
   if (cd "$dir" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error); then
     echo "$pin" >"$dir/stamp"
   else
-    echo "peers: npm could not install the browser SDK, so it is left out"
+    echo "peers: npm could not install $name, so it is left out"
   fi
 }
-browser
+packages browser
+packages javascript
 
 # The API server and its store, which the chart is installed into. Kubernetes
 # shows its version where charts look at it.
