@@ -219,7 +219,7 @@ func (h *Handler) decode(format ingester.Format, b *ingester.Batch, memory *inge
 		return nil
 	case errors.Is(err, errNoMemory):
 		return h.overCapacity()
-	case errors.Is(err, errTooManySeries), errors.Is(err, errTooManyItems), errors.Is(err, errTooManySpans):
+	case errors.Is(err, errTooManySeries), errors.Is(err, errTooManyItems), errors.Is(err, errTooManySpans), errors.Is(err, errTooManyLabelBytes):
 		return tooLarge("%v", err)
 	}
 	return malformed(err)

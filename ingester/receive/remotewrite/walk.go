@@ -103,10 +103,11 @@ type walker struct {
 
 // Errors of the walk that do not lie in the bytes.
 var (
-	errTooManySeries = errors.New("too many series in one request")
-	errTooManySpans  = errors.New("too many symbols or metric families in one request")
-	errTooManyItems  = errors.New("too many samples, histograms and exemplars in one request")
-	errNoMemory      = errors.New("the budget of bytes in memory is used up")
+	errTooManySeries     = errors.New("too many series in one request")
+	errTooManySpans      = errors.New("too many symbols or metric families in one request")
+	errTooManyItems      = errors.New("too many samples, histograms and exemplars in one request")
+	errTooManyLabelBytes = errors.New("the labels of all series together, written out as 1.0 does, are larger than server.max_decoded_bytes")
+	errNoMemory          = errors.New("the budget of bytes in memory is used up")
 )
 
 // chunk is how much the walker takes from the budget at a time.

@@ -55,6 +55,43 @@ func (w *walker) walkV2() error {
 			checkReferences(b, g)
 		}
 	}
+	return w.boundLabels()
+}
+
+// boundLabels bounds what the label sets of a request take when they are spelled out,
+// as they are for a store: a long symbol can be referred to by every series. A request
+// may hold as many bytes of labels as one of 1.0 could. Its labels are only counted
+// where the longest symbol leaves a doubt.
+func (w *walker) boundLabels() error {
+	b := w.b
+	refs, longest := 0, 0
+	for i := range b.Groups {
+		refs += int(b.Groups[i].Key.End - b.Groups[i].Key.Start) // a reference takes a byte at least
+	}
+	for _, s := range b.Symbols {
+		longest = max(longest, int(s.End-s.Start))
+	}
+	limit := w.limits.DecodedBytes
+	if refs == 0 || longest <= limit/refs {
+		return nil
+	}
+	total := 0
+	for i := range b.Groups {
+		key := b.Bytes(b.Groups[i].Key)
+		for at := 0; at < len(key); {
+			var ref uint64
+			if ref, at = uvarint(key, at); at < 0 {
+				break // found to be malformed when it is routed
+			}
+			if ref < uint64(len(b.Symbols)) {
+				s := b.Symbols[ref]
+				total += int(s.End - s.Start)
+			}
+		}
+		if total > limit {
+			return fmt.Errorf("%w: the limit is %d", errTooManyLabelBytes, limit)
+		}
+	}
 	return nil
 }
 
