@@ -44,12 +44,12 @@ run: build ## Build and start spillway on testdata/quickstart, with its data und
 	bin/spillway serve --config.file=testdata/quickstart/spillway.yaml
 
 test: ## Run the tests that need no other program, with the race detector.
-	CGO_ENABLED=1 go test -race -timeout 4m ./...
-	@set -e; for m in $(TESTED); do echo "go -C $$m test ./..."; $(SHIPPED) go -C $$m test -timeout 4m ./...; done
+	CGO_ENABLED=1 go test -race -timeout 10m ./...
+	@set -e; for m in $(TESTED); do echo "go -C $$m test ./..."; $(SHIPPED) go -C $$m test -timeout 10m ./...; done
 
 e2e: build peers ## Run the tests that talk to the real peers.
-	$(E2EENV) go test -tags e2e -count 1 -timeout 10m $(E2E)
-	@set -e; for m in $(TESTED); do echo "go -C $$m test -tags e2e ./..."; $(E2EENV) go -C $$m test -tags e2e -count 1 -timeout 8m ./...; done
+	$(E2EENV) go test -tags e2e -count 1 -timeout 20m $(E2E)
+	@set -e; for m in $(TESTED); do echo "go -C $$m test -tags e2e ./..."; $(E2EENV) go -C $$m test -tags e2e -count 1 -timeout 15m ./...; done
 	@$(MAKE) --no-print-directory browser
 
 # Where `make browser` leaves its screenshots; they are there to be looked at.
@@ -57,7 +57,7 @@ SCREENSHOTS ?= $(CURDIR)/.cache/screenshots
 browser: build ## Try the page in headless Chromium; PICTURE=1 makes README's picture anew.
 	@testdata/browser/chromium.sh
 	cd testdata/browser && go vet . && SPILLWAY_BIN="$(CURDIR)/bin/spillway" SCREENSHOTS="$(SCREENSHOTS)" \
-		go test -count 1 -v -timeout 8m . $(if $(PICTURE),-update)
+		go test -count 1 -v -timeout 15m . $(if $(PICTURE),-update)
 
 peers: ## Build the real peers where they are missing or their pin changed.
 	@testdata/peers/build.sh $(PEERS)
