@@ -1,42 +1,41 @@
 package otlp
 
 import (
+	"bytes"
+
 	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/ingester/receive"
 )
 
+// seenAttribute is an attribute that was found to be valid, of the item before or of
+// this one. Senders repeat themselves: mostly the attribute at the same place of the next
+// item is the same bytes, or has the same key.
+type seenAttribute struct {
+	field []byte // tag, length and message
+	name  *attributeName
+	value []byte
+}
+
 // walkItem checks a message that has attributes, and collects the labels in view that
-// it has into w.item and what else labels come from into w.first and w.enum. It says
+// they make into w.item and what else labels come from into w.first and w.enum. It says
 // what is wrong with the message.
+//
+// Where all of that is what it was for the item before, w.item stays as it is, with the
+// labels that addOwn added, and w.changed is false.
 func (w *walker) walkItem(msg []byte, s *shapes) ingester.Reason {
-	w.item = w.item[:0]
-	w.first, w.enum, w.scratch = nil, 0, w.scratch[:0]
-	collides, attributes := false, 0
+	w.changed, w.itemKnown = !w.itemKnown, false // until the item is found to be valid
+	first, enum := w.first, w.enum
+	w.first, w.enum = nil, 0
+	attributes := 0
 	for i := 0; i < len(msg); {
-		tag := msg[i]
-		what := s[tag]
-		switch what {
+		switch tag := msg[i]; s[tag] {
 		case attribute:
-			start, end := receive.Span(msg, i+1)
-			if start < 0 {
-				return ingester.ReasonMalformedItem
-			}
-			key, value, ok := splitPair(msg[start:end])
-			if !ok {
-				return ingester.ReasonMalformedItem
-			}
-			if why := checkShort(value); why != noReason {
+			next, why := w.attribute(msg, i, attributes)
+			if why != noReason {
 				return why
 			}
 			attributes++
-			name := w.names.attribute(key)
-			if name.wrong != noReason {
-				return name.wrong
-			}
-			if name.label != nil {
-				collides = w.item.add(labelled{label: name.label, value: w.text(value)}) || collides
-			}
-			i = end
+			i = next
 		case oneFixed64:
 			i += 9
 		case oneFixed32:
@@ -63,11 +62,85 @@ func (w *walker) walkItem(msg []byte, s *shapes) ingester.Reason {
 	if attributes > w.options.Attributes {
 		return ingester.ReasonTooManyAttributes
 	}
+	w.endAttributes(attributes)
+	if w.names.fromFields && (w.enum != enum || !bytes.Equal(w.first, first)) {
+		w.changed = true
+	}
+	if w.changed {
+		w.collect(msg, s)
+	}
+	w.itemKnown = true
+	return noReason
+}
+
+// attribute checks the attribute at msg[i], which is number k of its item, keeps it in
+// w.seen and returns the position behind it.
+func (w *walker) attribute(msg []byte, i, k int) (next int, why ingester.Reason) {
+	var before *attributeName
+	if k < len(w.seen) {
+		seen := &w.seen[k]
+		// The field says how long it is, so what starts with it is it.
+		if n := len(seen.field); n <= len(msg)-i && string(msg[i:i+n]) == string(seen.field) {
+			return i + n, noReason
+		}
+		before = seen.name
+	}
+	start, end := receive.Span(msg, i+1)
+	if start < 0 {
+		return 0, ingester.ReasonMalformedItem
+	}
+	key, value, ok := splitPair(msg[start:end])
+	if !ok {
+		return 0, ingester.ReasonMalformedItem
+	}
+	if why := checkShort(value); why != noReason {
+		return 0, why
+	}
+	name := before
+	if name == nil || name.key != string(key) {
+		name = w.names.attribute(key)
+	}
+	if name.wrong != noReason {
+		return 0, name.wrong
+	}
+	if name.label != nil || before != nil && before.label != nil {
+		w.changed = true
+	}
+	now := seenAttribute{field: msg[i:end], name: name, value: value}
+	switch {
+	case k < len(w.seen):
+		w.seen[k] = now
+	case k < w.options.Attributes: // the item is invalid if there are more
+		w.seen = append(w.seen, now)
+	}
+	return end, noReason
+}
+
+// endAttributes forgets the attributes that the item before had more than this one.
+func (w *walker) endAttributes(n int) {
+	for _, gone := range w.seen[n:] {
+		w.changed = w.changed || gone.name.label != nil
+	}
+	w.seen = w.seen[:n]
+}
+
+// collect makes w.item the labels in view of the attributes in w.seen, which are those
+// of msg.
+func (w *walker) collect(msg []byte, s *shapes) {
+	w.item, w.scratch = w.item[:0], w.scratch[:0]
+	collides := false
+	for i := range w.seen {
+		if l := w.seen[i].name.label; l != nil {
+			collides = w.item.add(labelled{label: l, value: w.text(w.seen[i].value)}) || collides
+		}
+	}
 	if collides {
 		w.item = w.joined(w.item, msg, s)
 	}
-	return noReason
 }
+
+// forget makes the next item one without an item before it.
+func (w *walker) forget() { w.seen, w.itemKnown = w.seen[:0], false }
 
 // checkShort is checkValue for what is mostly a short text.
 func checkShort(value []byte) ingester.Reason {

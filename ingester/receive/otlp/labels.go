@@ -150,7 +150,7 @@ func (w *walker) baseKey() ingester.Span {
 }
 
 // setBase says what is around the items that follow.
-func (w *walker) setBase(ls labelList) { w.base, w.baseKnown = ls, false }
+func (w *walker) setBase(ls labelList) { w.base, w.baseKnown, w.keyKnown = ls, false, false }
 
 // pair is an attribute on the slow way.
 type pair struct {
