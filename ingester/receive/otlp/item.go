@@ -11,9 +11,8 @@ import (
 // this one. Senders repeat themselves: mostly the attribute at the same place of the next
 // item is the same bytes, or has the same key.
 type seenAttribute struct {
-	field []byte // tag, length and message
-	name  *attributeName
-	value []byte
+	name       *attributeName
+	start, end uint32 // of its field: tag, length and message
 }
 
 // walkItem checks a message that has attributes, and collects the labels in view that
@@ -23,9 +22,25 @@ type seenAttribute struct {
 // Where all of that is what it was for the item before, w.item stays as it is, with the
 // labels that addOwn added, and w.changed is false.
 func (w *walker) walkItem(msg []byte, s *shapes) ingester.Reason {
-	w.changed, w.itemKnown = !w.itemKnown, false // until the item is found to be valid
+	w.changed = !w.itemKnown
 	first, enum := w.first, w.enum
 	w.first, w.enum = nil, 0
+	if why := w.walkFields(msg, s); why != noReason {
+		w.forget()
+		return why
+	}
+	if w.names.fromFields && (w.enum != enum || !bytes.Equal(w.first, first)) {
+		w.changed = true
+	}
+	if w.changed {
+		w.collect(msg, s)
+	}
+	w.before, w.itemKnown = msg, true
+	return noReason
+}
+
+// walkFields checks the fields of an item.
+func (w *walker) walkFields(msg []byte, s *shapes) ingester.Reason {
 	attributes := 0
 	for i := 0; i < len(msg); {
 		switch tag := msg[i]; s[tag] {
@@ -63,27 +78,17 @@ func (w *walker) walkItem(msg []byte, s *shapes) ingester.Reason {
 		return ingester.ReasonTooManyAttributes
 	}
 	w.endAttributes(attributes)
-	if w.names.fromFields && (w.enum != enum || !bytes.Equal(w.first, first)) {
-		w.changed = true
-	}
-	if w.changed {
-		w.collect(msg, s)
-	}
-	w.itemKnown = true
 	return noReason
 }
 
 // attribute checks the attribute at msg[i], which is number k of its item, keeps it in
 // w.seen and returns the position behind it.
 func (w *walker) attribute(msg []byte, i, k int) (next int, why ingester.Reason) {
-	var before *attributeName
-	if k < len(w.seen) {
-		seen := &w.seen[k]
-		// The field says how long it is, so what starts with it is it.
-		if n := len(seen.field); n <= len(msg)-i && string(msg[i:i+n]) == string(seen.field) {
-			return i + n, noReason
-		}
-		before = seen.name
+	seen := w.place(k)
+	// The field says how long it is, so what starts with it is it.
+	if n := int(seen.end - seen.start); n > 0 && n <= len(msg)-i && string(msg[i:i+n]) == string(w.before[seen.start:seen.end]) {
+		seen.start, seen.end = uint32(i), uint32(i+n)
+		return i + n, noReason
 	}
 	start, end := receive.Span(msg, i+1)
 	if start < 0 {
@@ -96,24 +101,26 @@ func (w *walker) attribute(msg []byte, i, k int) (next int, why ingester.Reason)
 	if why := checkShort(value); why != noReason {
 		return 0, why
 	}
-	name := before
-	if name == nil || name.key != string(key) {
-		name = w.names.attribute(key)
+	seen.start, seen.end = uint32(i), uint32(end)
+	if before := seen.name; before == nil || before.key != string(key) {
+		seen.name = w.names.attribute(key)
+		w.changed = w.changed || before != nil && before.label != nil
 	}
-	if name.wrong != noReason {
-		return 0, name.wrong
+	w.changed = w.changed || seen.name.label != nil
+	return end, seen.name.wrong
+}
+
+// place is where attribute number k is kept. An item with too many is invalid, so those
+// share one place.
+func (w *walker) place(k int) *seenAttribute {
+	if k >= w.options.Attributes {
+		w.beyond = seenAttribute{}
+		return &w.beyond
 	}
-	if name.label != nil || before != nil && before.label != nil {
-		w.changed = true
+	if k == len(w.seen) {
+		w.seen = append(w.seen, seenAttribute{})
 	}
-	now := seenAttribute{field: msg[i:end], name: name, value: value}
-	switch {
-	case k < len(w.seen):
-		w.seen[k] = now
-	case k < w.options.Attributes: // the item is invalid if there are more
-		w.seen = append(w.seen, now)
-	}
-	return end, noReason
+	return &w.seen[k]
 }
 
 // endAttributes forgets the attributes that the item before had more than this one.
@@ -130,9 +137,13 @@ func (w *walker) collect(msg []byte, s *shapes) {
 	w.item, w.scratch = w.item[:0], w.scratch[:0]
 	collides := false
 	for i := range w.seen {
-		if l := w.seen[i].name.label; l != nil {
-			collides = w.item.add(labelled{label: l, value: w.text(w.seen[i].value)}) || collides
+		seen := &w.seen[i]
+		if seen.name.label == nil {
+			continue
 		}
+		start, end := receive.Span(msg, int(seen.start)+1)
+		_, value, _ := splitPair(msg[start:end])
+		collides = w.item.add(labelled{label: seen.name.label, value: w.text(value)}) || collides
 	}
 	if collides {
 		w.item = w.joined(w.item, msg, s)

@@ -189,3 +189,17 @@ func (s *system) process(f ingester.Format, buffer, message []byte) *ingester.Ba
 	require.NoError(s.t, s.ingester.Process(s.t.Context(), b).Err)
 	return b
 }
+
+// TestMadeUpAttributesAreNotKept bounds what a walker remembers of an item with more
+// attributes than any may have.
+func TestMadeUpAttributesAreNotKept(t *testing.T) {
+	s := newSystem(t, setup{relabel: everything})
+	record := bytes.Repeat(msg(6, msg(1, "k", 2, msg(1, "v"))), 100_000)
+	b := s.process(ingester.OTLPLogs, nil, requestOf(ingester.OTLPLogs, []int{0, 0}, [][]byte{record, msg(5, msg(1, "good"))}))
+	require.Equal(t, ingester.Invalid, b.Groups[0].Verdict)
+	require.True(t, b.Groups[1].Admitted())
+	w := s.receiver.borrow(b)
+	require.LessOrEqual(t, cap(w.seen), 2*s.receiver.options.Attributes)
+	require.Empty(t, w.seen)
+	require.Nil(t, w.before, "nothing of a request is kept")
+}

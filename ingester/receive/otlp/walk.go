@@ -47,15 +47,18 @@ type walker struct {
 
 	resource, around, base labelList // labels of the resource, of it and its scope, of what is around an item
 	item, wins             labelList
-	lastKey, baseSpan      ingester.Span
+	recentKeys             [recentKeys]ingester.Span
+	baseSpan               ingester.Span
 	baseKnown              bool
 	scratch, first         []byte
 	enum                   uint64
 
+	before    []byte          // the item before
 	seen      []seenAttribute // of the item before; of this one up to where it is read
-	itemKnown bool            // item is what came of seen, first and enum
-	changed   bool            // item is not what it was for the item before
-	itemKey   ingester.Span   // of item on what is around it
+	beyond    seenAttribute
+	itemKnown bool          // item is what came of seen, first and enum
+	changed   bool          // item is not what it was for the item before
+	itemKey   ingester.Span // of item on what is around it
 	keyKnown  bool
 
 	used, had int // bytes beside the message: needed, and taken from the budget
