@@ -113,8 +113,8 @@ func (n *names) seen(name string) *label {
 			l.rank = n.rank(name)
 		}
 	}
-	if len(n.inView) >= knownNames && n.view.Open {
-		return l // equal by name only; see same
+	if len(n.inView) >= knownNames && (n.view.Open || l == nil) {
+		return l // one in view is equal by name only; see same
 	}
 	n.inView[strings.Clone(name)] = l
 	return l

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 	"testing"
 	"time"
 
@@ -202,4 +203,18 @@ func TestMadeUpAttributesAreNotKept(t *testing.T) {
 	require.LessOrEqual(t, cap(w.seen), 2*s.receiver.options.Attributes)
 	require.Empty(t, w.seen)
 	require.Nil(t, w.before, "nothing of a request is kept")
+}
+
+// TestMadeUpNamesAreNotKept bounds what a walker remembers of names, in view or not.
+func TestMadeUpNamesAreNotKept(t *testing.T) {
+	for _, rules := range []string{everything, some} {
+		s := newSystem(t, setup{relabel: rules})
+		n := newNames(&s.receiver.options, s.ingester.View(ingester.Origin{}, ingester.Logs), ingester.Logs)
+		for i := range 3 * knownNames {
+			n.attribute([]byte("key." + strconv.Itoa(i)))
+		}
+		require.LessOrEqual(t, len(n.inView), knownNames)
+		require.LessOrEqual(t, len(n.known), knownNames)
+		require.Equal(t, "a_b", n.attribute([]byte("a.b")).label.name)
+	}
 }
