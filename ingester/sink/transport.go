@@ -1,13 +1,10 @@
 package sink
 
 import (
-	"context"
 	"crypto/tls"
 	"errors"
-	"io"
 	"net"
 	"net/http"
-	"sync"
 	"time"
 
 	"github.com/prometheus/common/config"
@@ -52,7 +49,7 @@ func (o *HTTPOptions) baseTransport(c *config.HTTPClientConfig, t *tls.Config, o
 		Proxy:               c.Proxy(),
 		ProxyConnectHeader:  c.GetProxyConnectHeader(),
 		TLSClientConfig:     t,
-		DialContext:         newDialer(time.Duration(o.Timeout)).dial,
+		DialContext:         (&net.Dialer{Timeout: time.Duration(o.Timeout), KeepAlive: 30 * time.Second}).DialContext,
 		TLSHandshakeTimeout: time.Duration(o.Timeout),
 		// Connections that were needed once are kept, or every burst would
 		// connect again. Idle ones close after what most servers allow them.
@@ -72,47 +69,6 @@ func (o *HTTPOptions) baseTransport(c *config.HTTPClientConfig, t *tls.Config, o
 		transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout}
 	}
 	return transport
-}
-
-// dialer makes connections that send bodies in larger pieces than net's own.
-type dialer struct {
-	net.Dialer
-	buffers sync.Pool // of *[]byte
-}
-
-func newDialer(timeout time.Duration) *dialer {
-	d := &dialer{Dialer: net.Dialer{Timeout: timeout, KeepAlive: 30 * time.Second}}
-	d.buffers.New = func() any {
-		b := make([]byte, sendBytes)
-		return &b
-	}
-	return d
-}
-
-// sendBytes is how much of a body one system call sends. The copy that net makes sends
-// 32 KiB, and takes a new buffer for each request.
-const sendBytes = 128 << 10
-
-func (d *dialer) dial(ctx context.Context, network, address string) (net.Conn, error) {
-	c, err := d.DialContext(ctx, network, address)
-	if err != nil {
-		return nil, err
-	}
-	return &sender{Conn: c, buffers: &d.buffers}, nil
-}
-
-// sender is a connection that a transport lets read the bodies of requests.
-type sender struct {
-	net.Conn
-	buffers *sync.Pool
-}
-
-// ReadFrom implements io.ReaderFrom.
-func (s *sender) ReadFrom(r io.Reader) (int64, error) {
-	buffer := s.buffers.Get().(*[]byte)
-	defer s.buffers.Put(buffer)
-	// Without its other methods, neither side does the copying in another way.
-	return io.CopyBuffer(struct{ io.Writer }{s.Conn}, struct{ io.Reader }{r}, *buffer)
 }
 
 // authenticate wraps a transport in what adds credentials and headers.
