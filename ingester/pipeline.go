@@ -35,6 +35,7 @@ func (st *streamRules) route(b *Batch, w *work) {
 	scope := b.Sender.routeScope()
 	seq, table := st.routes.sequences.find(b, scope)
 	var last Route
+	var lastKey Span
 	strays := 0
 	for i := range b.Groups {
 		g := &b.Groups[i]
@@ -45,6 +46,9 @@ func (st *streamRules) route(b *Batch, w *work) {
 			continue
 		}
 		r := g.Route // set if the receiver guessed it
+		if r.seg == nil && g.Key == lastKey {
+			r = last // receivers of OTLP point to the key before where it is the same
+		}
 		if r.seg == nil {
 			loc, known := seq.route(i, b.Bytes(g.Key))
 			if known {
@@ -55,7 +59,7 @@ func (st *streamRules) route(b *Batch, w *work) {
 				r = st.lookUp(b, g, w, last)
 			}
 		}
-		last = r
+		last, lastKey = r, g.Key
 		e := r.entry()
 		e.touch()
 		v := e.verdict

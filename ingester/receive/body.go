@@ -17,9 +17,13 @@ import (
 	"github.com/spillway-telemetry/spillway/ingester"
 )
 
-// leastRead is the first buffer of a body. It doubles as the body arrives: what a
-// sender merely announces takes nothing from the budget.
-const leastRead = 32 << 10
+// leastRead is the first buffer of a body. It grows as the body arrives, so that what a
+// sender merely announces takes little from the budget: growth times what is there, which
+// leaves most requests with one copy of their first bytes.
+const (
+	leastRead = 32 << 10
+	growth    = 16
+)
 
 // read takes the body into memory, within its limit and the budget.
 func (f *Front) read(p *Protocol, r *http.Request, memory *ingester.Memory) ([]byte, *Refusal) {
@@ -56,7 +60,11 @@ func readAll(memory *ingester.Memory, r io.Reader, expected, limit int) ([]byte,
 	}
 	for {
 		if len(out) == cap(out) {
-			if out, ok = memory.Larger(out, min(2*len(out), max(expected, len(out)+1), limit+1)); !ok {
+			more := 2 * len(out) // it was expected to end here
+			if len(out) < expected {
+				more = min(growth*len(out), expected)
+			}
+			if out, ok = memory.Larger(out, min(more, limit+1)); !ok {
 				return nil, errNoMemory
 			}
 		}

@@ -180,6 +180,43 @@ func TestBodyThatEnds(t *testing.T) {
 	require.True(t, f.Ingester.Memory().Grow(4<<20), "all memory is given back")
 }
 
+// TestAnnouncedBytesAreNotTaken holds the buffer of a body to what arrived of it.
+func TestAnnouncedBytesAreNotTaken(t *testing.T) {
+	const announced = 48 << 20
+	body := &slowly{t: t, left: 3 << 20}
+	memory := newFront(t, 2*announced, "").Ingester.Memory()
+	out, err := readAll(memory, body, announced+1, announced)
+	require.NoError(t, err)
+	require.Len(t, out, 3<<20)
+	require.Less(t, body.buffers, 5, "most of it arrives where it stays")
+	memory.Release()
+	body = &slowly{t: t, left: 300_000}
+	out, err = readAll(memory, body, 300_001, announced)
+	require.NoError(t, err)
+	require.Len(t, out, 300_000)
+	require.Equal(t, 2, body.buffers, "one step to the announced size")
+	memory.Release()
+}
+
+// slowly is a body that arrives in small pieces.
+type slowly struct {
+	t                            *testing.T
+	left, arrived, size, buffers int
+}
+
+func (s *slowly) Read(b []byte) (int, error) {
+	if size := s.arrived + len(b); size != s.size {
+		s.size, s.buffers = size, s.buffers+1
+	}
+	require.LessOrEqual(s.t, s.size, max(leastRead, growth*s.arrived)*5/4, "after %d bytes", s.arrived)
+	n := min(len(b), s.left, 1000)
+	s.left, s.arrived = s.left-n, s.arrived+n
+	if n == 0 {
+		return 0, io.EOF
+	}
+	return n, nil
+}
+
 type broken struct{}
 
 func (broken) Read([]byte) (int, error) { return 0, errors.New("connection reset") }

@@ -15,9 +15,8 @@ import (
 func (w *walker) readResource(msg []byte) ingester.Reason {
 	w.resource = w.resource[:0]
 	if !w.names.metrics {
-		why := w.walkItem(msg, w.messages.resource)
+		why := w.walkAround(msg, w.messages.resource)
 		w.resource = append(w.resource, w.item...)
-		w.scratch = nil // labels lie in it that outlive the next item
 		if l := w.names.serviceName; l != nil && why == noReason {
 			if value, found := findAttribute(msg, string(semconv.ServiceNameKey)); found {
 				w.resource.set(labelled{label: l, value: w.keptText(value)})
@@ -26,6 +25,19 @@ func (w *walker) readResource(msg []byte) ingester.Reason {
 		return why
 	}
 	return w.readTarget(msg)
+}
+
+// walkAround is walkItem for what is around items and none itself. The labels in w.item
+// outlive the next item.
+func (w *walker) walkAround(msg []byte, s *shapes) ingester.Reason {
+	w.forget()
+	why := w.walkItem(msg, s)
+	if why != noReason {
+		w.item = w.item[:0]
+	}
+	w.scratch = nil
+	w.forget()
+	return why
 }
 
 // readTarget is readResource for metrics: the Prometheus translation makes job and
@@ -91,8 +103,7 @@ func (w *walker) readScope(msg, schema []byte) ingester.Reason {
 		w.setBase(w.around)
 		return why
 	}
-	why := w.walkItem(msg, w.messages.scope)
-	w.scratch = nil
+	why := w.walkAround(msg, w.messages.scope)
 	w.around = merge(w.around[:0], w.resource, w.item)
 	w.setBase(w.around)
 	return why

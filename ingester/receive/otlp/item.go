@@ -1,42 +1,56 @@
 package otlp
 
 import (
+	"bytes"
+
 	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/ingester/receive"
 )
 
+// seenAttribute is an attribute that was found to be valid, of the item before or of
+// this one. Senders repeat themselves: mostly the attribute at the same place of the next
+// item is the same bytes, or has the same key.
+type seenAttribute struct {
+	name       *attributeName
+	start, end uint32 // of its field: tag, length and message
+}
+
 // walkItem checks a message that has attributes, and collects the labels in view that
-// it has into w.item and what else labels come from into w.first and w.enum. It says
+// they make into w.item and what else labels come from into w.first and w.enum. It says
 // what is wrong with the message.
+//
+// Where all of that is what it was for the item before, w.item stays as it is, with the
+// labels that addOwn added, and w.changed is false.
 func (w *walker) walkItem(msg []byte, s *shapes) ingester.Reason {
-	w.item = w.item[:0]
-	w.first, w.enum, w.scratch = nil, 0, w.scratch[:0]
-	collides, attributes := false, 0
+	w.changed = !w.itemKnown
+	first, enum := w.first, w.enum
+	w.first, w.enum = nil, 0
+	if why := w.walkFields(msg, s); why != noReason {
+		w.forget()
+		return why
+	}
+	if w.names.fromFields && (w.enum != enum || !bytes.Equal(w.first, first)) {
+		w.changed = true
+	}
+	if w.changed {
+		w.collect(msg, s)
+	}
+	w.before, w.itemKnown = msg, true
+	return noReason
+}
+
+// walkFields checks the fields of an item.
+func (w *walker) walkFields(msg []byte, s *shapes) ingester.Reason {
+	attributes := 0
 	for i := 0; i < len(msg); {
-		tag := msg[i]
-		what := s[tag]
-		switch what {
+		switch tag := msg[i]; s[tag] {
 		case attribute:
-			start, end := receive.Span(msg, i+1)
-			if start < 0 {
-				return ingester.ReasonMalformedItem
-			}
-			key, value, ok := splitPair(msg[start:end])
-			if !ok {
-				return ingester.ReasonMalformedItem
-			}
-			if why := checkShort(value); why != noReason {
+			next, why := w.attribute(msg, i, attributes)
+			if why != noReason {
 				return why
 			}
 			attributes++
-			name := w.names.attribute(key)
-			if name.wrong != noReason {
-				return name.wrong
-			}
-			if name.label != nil {
-				collides = w.item.add(labelled{label: name.label, value: w.text(value)}) || collides
-			}
-			i = end
+			i = next
 		case oneFixed64:
 			i += 9
 		case oneFixed32:
@@ -63,11 +77,81 @@ func (w *walker) walkItem(msg []byte, s *shapes) ingester.Reason {
 	if attributes > w.options.Attributes {
 		return ingester.ReasonTooManyAttributes
 	}
+	w.endAttributes(attributes)
+	return noReason
+}
+
+// attribute checks the attribute at msg[i], which is number k of its item, keeps it in
+// w.seen and returns the position behind it.
+func (w *walker) attribute(msg []byte, i, k int) (next int, why ingester.Reason) {
+	seen := w.place(k)
+	// The field says how long it is, so what starts with it is it.
+	if n := int(seen.end - seen.start); n > 0 && n <= len(msg)-i && string(msg[i:i+n]) == string(w.before[seen.start:seen.end]) {
+		seen.start, seen.end = uint32(i), uint32(i+n)
+		return i + n, noReason
+	}
+	start, end := receive.Span(msg, i+1)
+	if start < 0 {
+		return 0, ingester.ReasonMalformedItem
+	}
+	key, value, ok := splitPair(msg[start:end])
+	if !ok {
+		return 0, ingester.ReasonMalformedItem
+	}
+	if why := checkShort(value); why != noReason {
+		return 0, why
+	}
+	seen.start, seen.end = uint32(i), uint32(end)
+	if before := seen.name; before == nil || before.key != string(key) {
+		seen.name = w.names.attribute(key)
+		w.changed = w.changed || before != nil && before.label != nil
+	}
+	w.changed = w.changed || seen.name.label != nil
+	return end, seen.name.wrong
+}
+
+// place is where attribute number k is kept. An item with too many is invalid, so those
+// share one place.
+func (w *walker) place(k int) *seenAttribute {
+	if k >= w.options.Attributes {
+		w.beyond = seenAttribute{}
+		return &w.beyond
+	}
+	if k == len(w.seen) {
+		w.seen = append(w.seen, seenAttribute{})
+	}
+	return &w.seen[k]
+}
+
+// endAttributes forgets the attributes that the item before had more than this one.
+func (w *walker) endAttributes(n int) {
+	for _, gone := range w.seen[n:] {
+		w.changed = w.changed || gone.name.label != nil
+	}
+	w.seen = w.seen[:n]
+}
+
+// collect makes w.item the labels in view of the attributes in w.seen, which are those
+// of msg.
+func (w *walker) collect(msg []byte, s *shapes) {
+	w.item, w.scratch = w.item[:0], w.scratch[:0]
+	collides := false
+	for i := range w.seen {
+		seen := &w.seen[i]
+		if seen.name.label == nil {
+			continue
+		}
+		start, end := receive.Span(msg, int(seen.start)+1)
+		_, value, _ := splitPair(msg[start:end])
+		collides = w.item.add(labelled{label: seen.name.label, value: w.text(value)}) || collides
+	}
 	if collides {
 		w.item = w.joined(w.item, msg, s)
 	}
-	return noReason
 }
+
+// forget makes the next item one without an item before it.
+func (w *walker) forget() { w.seen, w.itemKnown = w.seen[:0], false }
 
 // checkShort is checkValue for what is mostly a short text.
 func checkShort(value []byte) ingester.Reason {

@@ -96,7 +96,7 @@ func uvarintSize(n int) int {
 }
 
 // keyOf writes the key of an item that has labels of its own above those of what is
-// around it. Where it is the one before it, that one is used again.
+// around it. Where it was written a moment ago, that one is used again.
 func (w *walker) keyOf(item labelList) ingester.Span {
 	if len(item) == 0 {
 		return w.baseKey()
@@ -126,13 +126,17 @@ func (w *walker) keyOf(item labelList) ingester.Span {
 	for i := range item {
 		w.out = appendLabel(w.out, &item[i])
 	}
-	if last := w.lastKey; bytes.Equal(w.out[start:], w.out[last.Start:last.End]) {
+	recent := &w.recentKeys[quickSlot(w.out[start:])%recentKeys]
+	if bytes.Equal(w.out[start:], w.out[recent.Start:recent.End]) {
 		w.out = w.out[:start]
-		return last
+		return *recent
 	}
-	w.lastKey = ingester.Span{Start: uint32(start), End: uint32(len(w.out))}
-	return w.lastKey
+	*recent = ingester.Span{Start: uint32(start), End: uint32(len(w.out))}
+	return *recent
 }
+
+// recentKeys is how many keys a walker looks for before it keeps another copy.
+const recentKeys = 32
 
 // baseKey is the key of an item that has no label in view of its own. It is written
 // when the first one asks for it.
@@ -150,7 +154,7 @@ func (w *walker) baseKey() ingester.Span {
 }
 
 // setBase says what is around the items that follow.
-func (w *walker) setBase(ls labelList) { w.base, w.baseKnown = ls, false }
+func (w *walker) setBase(ls labelList) { w.base, w.baseKnown, w.keyKnown = ls, false, false }
 
 // pair is an attribute on the slow way.
 type pair struct {

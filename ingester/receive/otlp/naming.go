@@ -61,6 +61,8 @@ type names struct {
 	// Labels that come from elsewhere than from attributes; nil: not in view.
 	metricName, job, instance, scopeName, scopeVersion, scopeSchema *label
 	serviceName, severity, spanName, spanKind                       *label
+	// fromFields says that one of them comes from a field of an item.
+	fromFields bool
 }
 
 // metricName is what a metric's name, unit and kind translate to.
@@ -89,6 +91,7 @@ func newNames(o *Options, view *ingester.View, stream ingester.Stream) *names {
 		n.labels.UTF8Allowed = n.labels.UTF8Allowed || o.UTF8Names
 		n.serviceName, n.severity = n.seen("service_name"), n.seen("severity")
 		n.spanName, n.spanKind = n.seen("span_name"), n.seen("span_kind")
+		n.fromFields = n.severity != nil || n.spanName != nil || n.spanKind != nil
 		return n
 	}
 	n.metricName, n.job, n.instance = n.seen(model.MetricNameLabel), n.seen(model.JobLabel), n.seen(model.InstanceLabel)
@@ -110,8 +113,8 @@ func (n *names) seen(name string) *label {
 			l.rank = n.rank(name)
 		}
 	}
-	if len(n.inView) >= knownNames && n.view.Open {
-		return l // equal by name only; see same
+	if len(n.inView) >= knownNames && (n.view.Open || l == nil) {
+		return l // one in view is equal by name only; see same
 	}
 	n.inView[strings.Clone(name)] = l
 	return l

@@ -47,10 +47,19 @@ type walker struct {
 
 	resource, around, base labelList // labels of the resource, of it and its scope, of what is around an item
 	item, wins             labelList
-	lastKey, baseSpan      ingester.Span
+	recentKeys             [recentKeys]ingester.Span
+	baseSpan               ingester.Span
 	baseKnown              bool
 	scratch, first         []byte
 	enum                   uint64
+
+	before    []byte          // the item before
+	seen      []seenAttribute // of the item before; of this one up to where it is read
+	beyond    seenAttribute
+	itemKnown bool          // item is what came of seen, first and enum
+	changed   bool          // item is not what it was for the item before
+	itemKey   ingester.Span // of item on what is around it
+	keyKnown  bool
 
 	used, had int // bytes beside the message: needed, and taken from the budget
 }
@@ -95,10 +104,12 @@ func (rc *Receiver) giveBack(w *walker) {
 	clear(w.around[:cap(w.around)])
 	clear(w.item[:cap(w.item)])
 	clear(w.wins[:cap(w.wins)])
+	clear(w.seen[:cap(w.seen)])
 	stream := w.stream
 	*w = walker{
 		messages: w.messages, options: w.options, names: w.names,
 		resource: w.resource[:0], around: w.around[:0], item: w.item[:0], wins: w.wins[:0], scratch: w.scratch[:0],
+		seen: w.seen[:0],
 	}
 	rc.walkers[stream].Put(w)
 }
@@ -324,14 +335,21 @@ func (w *walker) record(parent int32, field, start, end int) error {
 		g.Invalidate(why)
 		return nil
 	}
-	w.addOwn()
+	if w.changed {
+		w.addOwn()
+	}
 	return w.setKey(g)
 }
 
 // setKey gives a group the key of the labels in w.item and around it.
 func (w *walker) setKey(g *ingester.Group) error {
+	if w.keyKnown && !w.changed {
+		g.Key = w.itemKey
+		return nil
+	}
 	before := len(w.out)
 	g.Key = w.keyOf(w.item)
+	w.itemKey, w.keyKnown = g.Key, true
 	if len(w.out) > math.MaxUint32 {
 		return errNoMemory
 	}
@@ -347,6 +365,7 @@ func (w *walker) another(parent int32, field, start, end int) error {
 			return err
 		}
 		w.item = w.item[:0]
+		w.forget()
 		if why != noReason {
 			g.Invalidate(why)
 		}

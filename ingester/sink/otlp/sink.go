@@ -129,6 +129,10 @@ func (s *Sink) pack(b *ingester.Batch) (m message, ok bool) {
 		return m, false
 	}
 	m.encoding = s.compress.Encoding()
+	if m.encoding == "" && b.Whole {
+		m.packed = raw // the batch's, which nobody writes to
+		return m, true
+	}
 	m.buffer = s.buffers.Get().(*[]byte)
 	if m.encoding == "" {
 		// The encoder is free for others while the request waits.

@@ -171,6 +171,26 @@ func TestWholeBatchesPassThrough(t *testing.T) {
 	}
 }
 
+// Requests larger than any buffer on their way arrive as they were, without compression
+// as the very bytes of the batch.
+func TestLargeRequests(t *testing.T) {
+	to := newReceiver(t, nil)
+	o := DefaultOptions()
+	o.Compression = "none"
+	s := openSink(t, o, to.URL)
+	for i, n := range []int{20_000, 100_000, 3} {
+		b := logsBatch(t, n)
+		require.NoError(t, s.Write(t.Context(), b))
+		require.Equal(t, b.Body[:b.Size], to.raw[i])
+		require.Empty(t, to.header[i].Get("Content-Encoding"))
+		b.Whole = false
+		m, ok := s.pack(b)
+		require.True(t, ok)
+		require.NotSame(t, &b.Body[0], &m.packed[0], "the encoder's bytes are copied, it is free for others")
+		s.unpack(&m)
+	}
+}
+
 func TestNothingAdmittedSendsNothing(t *testing.T) {
 	to := newReceiver(t, nil)
 	b := logsBatch(t, 1)
