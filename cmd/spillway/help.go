@@ -61,8 +61,8 @@ Examples:
     spillway check config spillway.yaml --format=json
 `
 	explainHelp = `Every relabel rule, every matcher of every rule, the class and its bucket. With a
-configuration the buckets are full; a running Spillway knows its tokens. Nothing is
-taken from them.
+configuration the buckets are full; a running Spillway knows its tokens, and what the
+class was sent and lost in the last 30 s. Nothing is taken from them.
 
 Examples:
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -8,6 +9,8 @@ import (
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/spillway-telemetry/spillway/ingester"
 )
 
 // routes puts every address on the server's router.
@@ -72,12 +75,18 @@ func (p *process) ready(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (p *process) explain(w http.ResponseWriter, r *http.Request) {
-	e, err := p.ingester.Explain(r.URL.Query().Get("stream"), r.URL.Query().Get("labels"), r.URL.Query().Get("api_key"))
+	query := r.URL.Query()
+	stream := cmp.Or(query.Get("stream"), ingester.Metrics.String())
+	e, err := p.ingester.Explain(stream, query.Get("labels"), query.Get("api_key"))
 	if err != nil {
 		writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 		return
 	}
-	writeJSON(w, http.StatusOK, e)
+	x := explanation{Explanation: e}
+	if e.Bucket != nil {
+		x.Recent = p.history.Recent(stream, e.Class)
+	}
+	writeJSON(w, http.StatusOK, x)
 }
 
 func text(s string) http.HandlerFunc {

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestExplainTellsRecentDrops: a bucket with tokens at this moment does not hide what
+// its class has just lost.
+func TestExplainTellsRecentDrops(t *testing.T) {
+	p := testProcess(t, "sinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}}\n", testedPolicy)
+	require.Equal(t, http.StatusNoContent, p.get(t, "POST", "/api/v1/write", packed(t, "b", 100)).Code)
+	p.history.Sample(time.Now().Add(5*time.Second), p.ingester.RateControl())
+	server := httptest.NewServer(http.HandlerFunc(p.server.HTTP.ServeHTTP))
+	defer server.Close()
+
+	status := p.ingester.RateControl().Streams["metrics"]
+	require.Equal(t, int64(100), status.Received)
+	code, stdout, stderr := runLine("explain", "--url="+server.URL+"/", `walk{team="b"}`)
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "In the last 5 s class default was sent 100 items and lost 90 of them (90.0 %)")
+
+	// The stream defaults to metrics, as on the command line.
+	var x explanation
+	rec := p.get(t, "GET", "/api/v1/explain?labels=up", nil)
+	require.NoError(t, json.Unmarshal(rec.Body.Bytes(), &x))
+	require.Equal(t, "metrics", x.Stream)
+	require.Equal(t, int64(100), x.Recent.Offered)
+
+	for url, want := range map[string]string{
+		"127.0.0.1:9900":                 "is not a server's address, such as http://",
+		server.URL + "/api/v1/write":     "without a path: " + server.URL,
+		"http://127.0.0.1:1":             "is Spillway running there?",
+		server.URL + "/?stream=metrics#": "is not a server's address",
+	} {
+		code, _, stderr := runLine("explain", "--url="+url, "up")
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, want)
+		require.Equal(t, 1, strings.Count(stderr, "\n"))
+	}
+}
