@@ -295,3 +295,47 @@ func TestLoadMeasuresTheReceiver(t *testing.T) {
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "--receiver-metrics: ")
 }
+
+// TestPlanRefusesWhatWasDropped: a receiver that dropped did less than storing, so its
+// figure would plan too few ingesters.
+func TestPlanRefusesWhatWasDropped(t *testing.T) {
+	p := testProcess(t, "sinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}}\n", testedPolicy)
+	server := httptest.NewServer(http.HandlerFunc(p.server.HTTP.ServeHTTP))
+	defer server.Close()
+	arguments := []string{"load", "--url=" + server.URL + "/api/v1/write", "--requests=300", "--series=2000", "--receiver-metrics=" + server.URL + "/metrics"}
+	code, stdout, stderr := runLine(append(arguments, "--format=json")...)
+	require.Zero(t, code, stderr)
+	var s loadSummary
+	require.NoError(t, json.Unmarshal([]byte(stdout), &s))
+	var dropped int64
+	for _, c := range p.ingester.RateControl().Streams["metrics"].Classes {
+		dropped += c.Dropped
+	}
+	require.Positive(t, dropped)
+	require.Equal(t, dropped, s.Receiver.Dropped)
+	require.Contains(t, s.Caveat, "1.0")
+	report := filepath.Join(writeTemp(t, map[string]string{"load.json": stdout}), "load.json")
+	code, _, stderr = runLine("plan", "--load-report="+report, "--peak=1000", "--cpu-limit=2")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "dropped or refused")
+	code, stdout, stderr = runLine(arguments...)
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "measure again")
+}
+
+// TestLoadFails: nothing accepted is a failure that says what to look at.
+func TestLoadFails(t *testing.T) {
+	p := testProcess(t, "sinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}}\n", "")
+	server := httptest.NewServer(http.HandlerFunc(p.server.HTTP.ServeHTTP))
+	for path, want := range map[string]string{"/api/v1/wriet": "nothing was accepted; the answers were 404; is the path right?", "/v1/metrics": "nothing was accepted; the answers were "} {
+		code, stdout, stderr := runLine("load", "--url="+server.URL+path, "--requests=2")
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, want)
+		require.Regexp(t, `(?m)^sent `, stdout)
+	}
+	server.Close()
+	code, stdout, stderr := runLine("load", "--url="+server.URL+"/api/v1/write", "--requests=1")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "is Spillway running there?")
+	require.NotContains(t, stdout, "sent ")
+}
