@@ -46,6 +46,7 @@ streams:
 func TestPolicyTests(t *testing.T) {
 	dir := writeTemp(t, map[string]string{
 		"policy.yaml": testedPolicy,
+		"new.yaml":    "streams: {metrics: {rate: 1, burst: 1}}\n",
 		"spillway.yaml": "policy_file: policy.yaml\nsinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none, relabel_configs: [" +
 			"{source_labels: [environment], regex: (.+), target_label: env}, {source_labels: [__name__], regex: 'debug_.*', action: drop}]}}\n",
 		"good.yaml": `
@@ -71,6 +72,12 @@ tests:
 	code, stdout, stderr := runLine("test", filepath.Join(dir, "good.yaml"), filepath.Join(dir, "policy_test.yaml"))
 	require.Zero(t, code, stdout+stderr)
 	require.Contains(t, stdout, "8 tests: 8 passed, 0 failed")
+
+	for _, file := range []string{"good.yaml", "policy_test.yaml"} { // a configuration's policy, and a policy
+		code, stdout, _ = runLine("test", filepath.Join(dir, file), "--policy="+filepath.Join(dir, "new.yaml"))
+		require.Equal(t, 1, code)
+		require.Contains(t, stdout, "- class: team-a\n  + class: default")
+	}
 
 	code, stdout, stderr = runLine("test", filepath.Join(dir, "bad.yaml"))
 	require.Equal(t, 1, code)
