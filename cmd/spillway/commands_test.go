@@ -104,7 +104,7 @@ func TestBadTestFiles(t *testing.T) {
 		"no expectation":   {"policy_file: policy.yaml\ntests: [{series: up}]", "tests[0].expect: expects nothing"},
 		"unknown outcome":  {"policy_file: policy.yaml\ntests: [{series: up, expect: {outcome: dropped}}]", `"dropped" is not one of`},
 		"unknown stream":   {"policy_file: policy.yaml\ntests: [{series: up, stream: spans, expect: {class: a}}]", `"spans" is not one of`},
-		"unknown field":    {"policy_file: policy.yaml\ntests: [{series: up, expects: {class: a}}]", "field expects not found"},
+		"unknown field":    {"policy_file: policy.yaml\ntests: [{series: up, expects: {class: a}}]", "unknown field expects"},
 		"missing policy":   {"policy_file: nowhere.yaml\ntests: [{series: up, expect: {class: a}}]", "nowhere.yaml"},
 		"unreadable label": {"policy_file: policy.yaml\ntests: [{series: '{', expect: {class: a}}]", "1 of 1 tests failed"},
 	} {

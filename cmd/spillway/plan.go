@@ -219,7 +219,7 @@ func (p *planner) readFiles() {
 			p.complain("--policy: %w", err)
 			return
 		}
-		p.policy = func(n int) (*policy.Set, error) { return policy.Load(data, p.policyFile, n) }
+		p.policy = func(n int) (*policy.Set, error) { return loadPolicy(data, p.policyFile, n) }
 	}
 }
 

@@ -15,7 +15,6 @@ import (
 
 	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/ingester/sink/discard"
-	"github.com/spillway-telemetry/spillway/policy"
 	"github.com/spillway-telemetry/spillway/relabel"
 )
 
@@ -90,8 +89,8 @@ type testExpectation struct {
 // UnmarshalYAML remembers the line. It has the form in which a strict decoder
 // stays strict.
 func (c *testCase) UnmarshalYAML(unmarshal func(any) error) error {
-	type plain testCase
-	if err := unmarshal((*plain)(c)); err != nil {
+	type testCaseFields testCase
+	if err := unmarshal((*testCaseFields)(c)); err != nil {
 		return err
 	}
 	if c.Stream == "" {
@@ -155,6 +154,9 @@ func (o *testOptions) run(stdout io.Writer) error {
 func runTestFile(path, policyFile string) ([]testResult, error) {
 	data, err := readFile(path)
 	if err != nil {
+		return nil, err
+	}
+	if err := wrongKind(data, path, kindTests); err != nil {
 		return nil, err
 	}
 	var f testFile
@@ -258,7 +260,7 @@ func (l *loaded) replacePolicy(path string, ingesters int) error {
 	if err != nil {
 		return err
 	}
-	l.policy, err = policy.Load(data, path, ingesters)
+	l.policy, err = loadPolicy(data, path, ingesters)
 	return err
 }
 
