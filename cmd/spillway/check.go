@@ -17,8 +17,8 @@ func checkPolicyFile(out io.Writer, path string, ingesters int, format string) e
 	if ingesters < 1 {
 		return fmt.Errorf("--ingesters: %d is not a number of ingesters; it must be 1 or more", ingesters)
 	}
-	if path == "-" {
-		path = os.Stdin.Name() // /dev/stdin
+	if path == "" { // what kingpin makes of -
+		path = os.Stdin.Name()
 	}
 	data, err := readFile(path)
 	if err != nil {

@@ -106,7 +106,7 @@ func TestBadTestFiles(t *testing.T) {
 		"unknown stream":   {"policy_file: policy.yaml\ntests: [{series: up, stream: spans, expect: {class: a}}]", `"spans" is not one of`},
 		"unknown field":    {"policy_file: policy.yaml\ntests: [{series: up, expects: {class: a}}]", "unknown field expects"},
 		"missing policy":   {"policy_file: nowhere.yaml\ntests: [{series: up, expect: {class: a}}]", "nowhere.yaml"},
-		"unreadable label": {"policy_file: policy.yaml\ntests: [{series: '{', expect: {class: a}}]", "1 of 1 tests failed"},
+		"unreadable label": {"policy_file: policy.yaml\ntests: [{series: '{', expect: {class: a}}]", "1 of 1 test failed"},
 	} {
 		dir := writeTemp(t, map[string]string{"policy.yaml": testedPolicy, "test.yaml": c.text})
 		code, _, stderr := runLine("test", filepath.Join(dir, "test.yaml"))
@@ -228,6 +228,7 @@ func TestMeantCommands(t *testing.T) {
 	for line, want := range map[string]string{
 		"simluate":                 "did you mean simulate?",
 		"plan --peek=3":            "did you mean --peak?",
+		"serve --config=x":         "did you mean --config.file?",
 		"check polciy":             "did you mean policy?",
 		"xyzzy":                    "`spillway --help` lists the commands",
 		"explain --config.file=x":  "`spillway explain --help` has examples",

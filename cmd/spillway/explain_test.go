@@ -45,3 +45,21 @@ func TestExplainTellsRecentDrops(t *testing.T) {
 		require.Equal(t, 1, strings.Count(stderr, "\n"))
 	}
 }
+
+// TestUnknownPath: whoever asks for what is not there is told where the list is, and the
+// list has every address that is served.
+func TestUnknownPath(t *testing.T) {
+	p := testProcess(t, "", "")
+	rec := p.get(t, "GET", "/api/v2/nothing", nil)
+	require.Equal(t, http.StatusNotFound, rec.Code)
+	require.Contains(t, rec.Body.String(), "GET / lists what is")
+	list := p.get(t, "GET", "/", nil).Body.String()
+	for _, a := range p.receivers() {
+		require.Contains(t, list, strings.TrimPrefix(a.path, "/ingester"))
+	}
+	for path := range p.otlpPaths {
+		if !strings.HasPrefix(path, "/ingester/otlp/") {
+			require.Contains(t, list, path)
+		}
+	}
+}

@@ -41,6 +41,7 @@ func (p *process) routes() {
 		mountQueries(r, p.sinks.tsdb.API())
 	}
 	p.mountPage()
+	r.NotFoundHandler = http.HandlerFunc(notFound)
 }
 
 // mountQueries serves the Prometheus query API of the embedded TSDB on every
@@ -107,18 +108,40 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
+// notFound points at the list of addresses.
+func notFound(w http.ResponseWriter, r *http.Request) {
+	http.Error(w, fmt.Sprintf("%s is not served here; GET / lists what is", r.URL.Path), http.StatusNotFound)
+}
+
 // index lists what is served.
 func index(w http.ResponseWriter, _ *http.Request) {
 	text(fmt.Sprintf(`Spillway %s
 
-/api/v1/write         remote write 1.0 and 2.0 (POST)
-/v1/metrics, /v1/logs, /v1/traces   OTLP (POST)
-/api/v1/ratecontrol   every class: rate, burst, tokens, share, counts
-/api/v1/governor      how many batches are processed at once, and why
-/api/v1/explain       ?stream=metrics&labels={...}: what happens to a series, and why
-/api/v1/query         PromQL, with the rest of the Prometheus query API
-/metrics              Spillway's own metrics
-/-/reload             read the configuration again (POST)
-/-/ready  /-/healthy  probes
+what is sent (POST)
+/api/v1/write, /ingester/write      remote write 1.0 and 2.0
+/v1/metrics, /v1/logs, /v1/traces   OTLP, also below /ingester/otlp; 4318 serves it, too, and 4317 gRPC
+/ingester/otlp/k8s_events           OTLP log records as events
+/loki/api/v1/push                   Loki; this and what follows also with, or without, /ingester before it
+/ingester/api/v1/filebeat           Elasticsearch bulk: the server's address of Filebeat and others
+/v1/fluent_bit, /v1/fluentd         Fluent Bit and Fluentd
+/api/v2/logs, /v1/input             Datadog logs
+/kinesis/logs, /heroku/logs         Amazon Data Firehose, Heroku drains
+/events, /api/v1/events, /intake/   events
+/ddrumproxy, /api/v2/rum            Datadog browser SDK
+
+what is asked
+/                                   in a browser, the page: who is being dropped, and why
+/api/v1/ratecontrol                 every class: rate, burst, tokens, share, counts
+/api/v1/ratecontrol/history         ?after=N: what each class admitted and dropped, every 5 s
+/api/v1/governor                    how many batches are processed at once, and why
+/api/v1/explain                     ?stream=metrics&labels={...}: what happens to a series, and why
+/api/v1/query                       PromQL, with the rest of the Prometheus query API, where metrics are stored here
+/federate                           the same for another Prometheus to scrape
+/metrics                            Spillway's own metrics
+/debug/pprof/                       profiles of the running process
+
+what is done
+/-/reload                           read the configuration again (POST)
+/-/ready, /-/healthy                probes
 `, version))(w, nil)
 }

@@ -147,8 +147,8 @@ func (s *loadSummary) writeText(out io.Writer) error {
 	if s.answered() == 0 {
 		sent = "tried"
 	}
-	fmt.Fprintf(w, "%s\t%d items in %d requests, %d bytes\n", sent, s.Items, s.Requests, s.Bytes)
-	fmt.Fprintf(w, "accepted\t%d items, as the answers say", s.Accepted)
+	fmt.Fprintf(w, "%s\t%s in %s, %s\n", sent, count(s.Items, "item"), count(s.Requests, "request"), count(s.Bytes, "byte"))
+	fmt.Fprintf(w, "accepted\t%s, as the answers say", count(s.Accepted, "item"))
 	if s.Caveat != "" {
 		fmt.Fprintf(w, "; %s", s.Caveat)
 	}
@@ -163,14 +163,14 @@ func (s *loadSummary) writeText(out io.Writer) error {
 	}
 	for _, code := range sortedKeys(s.Answers) {
 		a := s.Answers[code]
-		fmt.Fprintf(w, "answer %d\t%d requests", code, a.Requests)
+		fmt.Fprintf(w, "answer %d\t%s", code, count(a.Requests, "request"))
 		if a.First != "" {
 			fmt.Fprintf(w, ", first: %s", a.First)
 		}
 		fmt.Fprintln(w)
 	}
 	for _, why := range sortedKeys(s.Failures) {
-		fmt.Fprintf(w, "no answer\t%d requests: %s\n", s.Failures[why], why)
+		fmt.Fprintf(w, "no answer\t%s: %s\n", count(s.Failures[why], "request"), why)
 	}
 	return w.Flush()
 }

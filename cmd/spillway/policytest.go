@@ -144,7 +144,7 @@ func (o *testOptions) run(stdout io.Writer) error {
 		writeTestResults(stdout, results)
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d tests failed", failed, len(results))
+		return fmt.Errorf("%d of %s failed", failed, count(len(results), "test"))
 	}
 	return nil
 }
@@ -348,5 +348,5 @@ func writeTestResults(out io.Writer, results []testResult) {
 		}
 		fmt.Fprintf(out, "  why: %s\n", r.Why)
 	}
-	fmt.Fprintf(out, "%d tests: %s, %s\n", len(results), paint(fmt.Sprintf("%d passed", len(results)-failed), "good"), paint(fmt.Sprintf("%d failed", failed), map[bool]string{true: "bad", false: "dim"}[failed > 0]))
+	fmt.Fprintf(out, "%s: %s, %s\n", count(len(results), "test"), paint(fmt.Sprintf("%d passed", len(results)-failed), "good"), paint(fmt.Sprintf("%d failed", failed), map[bool]string{true: "bad", false: "dim"}[failed > 0]))
 }
