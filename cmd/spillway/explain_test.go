@@ -50,16 +50,21 @@ func TestExplainTellsRecentDrops(t *testing.T) {
 // list has every address that is served.
 func TestUnknownPath(t *testing.T) {
 	p := testProcess(t, "", "")
-	rec := p.get(t, "GET", "/api/v2/nothing", nil)
-	require.Equal(t, http.StatusNotFound, rec.Code)
-	require.Contains(t, rec.Body.String(), "GET / lists what is")
+	for _, path := range []string{"/api/v2/nothing", "/api/v1/wriet"} { // the second goes to the query API
+		rec := p.get(t, "GET", path, nil)
+		require.Equal(t, http.StatusNotFound, rec.Code)
+		require.Equal(t, path+" is not served here; GET / lists what is\n", rec.Body.String())
+	}
 	list := p.get(t, "GET", "/", nil).Body.String()
 	for _, a := range p.receivers() {
 		require.Contains(t, list, strings.TrimPrefix(a.path, "/ingester"))
 	}
 	for path := range p.otlpPaths {
-		if !strings.HasPrefix(path, "/ingester/otlp/") {
+		if strings.HasPrefix(path, "/v1/") || path == "/otlp/k8s_events" {
 			require.Contains(t, list, path)
+		}
+		if bare, ok := strings.CutPrefix(path, "/ingester"); ok {
+			require.Contains(t, p.otlpPaths, bare, "each address is served with and without /ingester")
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -47,7 +48,9 @@ func (p *process) routes() {
 // mountQueries serves the Prometheus query API of the embedded TSDB on every
 // address below /api/v1 that is not taken.
 func mountQueries(r *mux.Router, queries http.Handler) {
-	r.PathPrefix("/api/v1/").Handler(queries)
+	r.PathPrefix("/api/v1/").HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		queries.ServeHTTP(&pathChecker{ResponseWriter: w, request: r}, r)
+	})
 	r.Path("/federate").Handler(queries)
 }
 
@@ -113,16 +116,43 @@ func notFound(w http.ResponseWriter, r *http.Request) {
 	http.Error(w, fmt.Sprintf("%s is not served here; GET / lists what is", r.URL.Path), http.StatusNotFound)
 }
 
+// pathChecker answers as notFound does where the query API does not know a path. What
+// it does know it answers with JSON, also if it is 404.
+type pathChecker struct {
+	http.ResponseWriter
+	request *http.Request
+	unknown bool
+}
+
+func (c *pathChecker) WriteHeader(status int) {
+	if status == http.StatusNotFound && strings.HasPrefix(c.Header().Get("Content-Type"), "text/plain") {
+		c.unknown = true
+		notFound(c.ResponseWriter, c.request)
+		return
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *pathChecker) Write(p []byte) (int, error) {
+	if c.unknown {
+		return len(p), nil // notFound has said it
+	}
+	return c.ResponseWriter.Write(p)
+}
+
+// Flush is what streamed answers ask for.
+func (c *pathChecker) Flush() { _ = http.NewResponseController(c.ResponseWriter).Flush() }
+
 // index lists what is served.
 func index(w http.ResponseWriter, _ *http.Request) {
 	text(fmt.Sprintf(`Spillway %s
 
 what is sent (POST)
 /api/v1/write, /ingester/write      remote write 1.0 and 2.0
-/v1/metrics, /v1/logs, /v1/traces   OTLP, also below /ingester/otlp; 4318 serves it, too, and 4317 gRPC
-/ingester/otlp/k8s_events           OTLP log records as events
-/loki/api/v1/push                   Loki; this and what follows also with, or without, /ingester before it
-/ingester/api/v1/filebeat           Elasticsearch bulk: the server's address of Filebeat and others
+/v1/metrics, /v1/logs, /v1/traces   OTLP, also below /otlp; 4318 serves it, too, and 4317 gRPC
+/otlp/k8s_events                    OTLP log records as events; this and what follows also with /ingester before it
+/loki/api/v1/push                   Loki
+/api/v1/filebeat                    Elasticsearch bulk: the server's address of Filebeat and others
 /v1/fluent_bit, /v1/fluentd         Fluent Bit and Fluentd
 /api/v2/logs, /v1/input             Datadog logs
 /kinesis/logs, /heroku/logs         Amazon Data Firehose, Heroku drains
