@@ -21,6 +21,19 @@ const (
 	RegimeModel Regime = "model"
 )
 
+// sentence says what a regime means for capacity.
+func (r Regime) sentence() string {
+	switch r {
+	case RegimeUnlimited:
+		return "no CPU limit is known, so capacity follows latency, up to max_in_flight"
+	case RegimeStep:
+		return "the CPU limit is small or CPU use cannot be read, so capacity follows stalls and latency"
+	case RegimeModel:
+		return "the CPU limit is known, so capacity follows CPU use, stalls and latency"
+	}
+	return "nothing was sampled yet, so capacity is max_in_flight"
+}
+
 // sample is what happened since the one before.
 type sample struct {
 	slots   window // all but the CPU figures

@@ -163,11 +163,14 @@ func (g *Governor) decisionLocked(previous Regime, before plan) decision {
 // at info level.
 func (d decision) log(logger *slog.Logger) {
 	if d.regime != d.previous {
-		attrs := append([]slog.Attr{slog.String("regime", string(d.regime)), slog.String("previous", string(d.previous))}, d.attrs...)
+		attrs := []slog.Attr{slog.String("regime", string(d.regime))}
+		if d.previous != RegimeUnknown { // else the program has just begun
+			attrs = append(append(attrs, slog.String("previous", string(d.previous))), d.attrs...)
+		}
 		if d.problem != nil {
 			attrs = append(attrs, slog.String("problem", d.problem.Error()))
 		}
-		logger.LogAttrs(context.Background(), slog.LevelInfo, "governor: the signals that can govern have changed", attrs...)
+		logger.LogAttrs(context.Background(), slog.LevelInfo, "governor: "+d.regime.sentence(), attrs...)
 		return
 	}
 	logger.LogAttrs(context.Background(), slog.LevelDebug, "governor: sample", d.attrs...)

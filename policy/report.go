@@ -118,7 +118,7 @@ func (s StreamReport) writeText(b *strings.Builder, name string) {
 	if b.Len() > 0 {
 		b.WriteString("\n")
 	}
-	fmt.Fprintf(b, "%s: %s items/s, burst %d, on %d ingester(s)\n", name, rateText(s.Rate), s.Burst, s.Ingesters)
+	fmt.Fprintf(b, "%s: %s items/s, burst %d, on %s\n", name, rateText(s.Rate), s.Burst, ingesters(s.Ingesters))
 	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', 0)
 	// A strings.Builder takes every write, so Flush cannot fail.
 	defer t.Flush()
@@ -149,4 +149,12 @@ func rateText(rate float64) string {
 		return strconv.FormatFloat(rate, 'g', 4, 64)
 	}
 	return strconv.FormatFloat(math.Round(rate*1000)/1000, 'f', -1, 64)
+}
+
+// ingesters writes how many there are.
+func ingesters(n int) string {
+	if n == 1 {
+		return "1 ingester"
+	}
+	return fmt.Sprintf("%d ingesters", n)
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"os"
 
 	"gopkg.in/yaml.v3"
 
@@ -16,11 +17,14 @@ func checkPolicyFile(out io.Writer, path string, ingesters int, format string) e
 	if ingesters < 1 {
 		return fmt.Errorf("--ingesters: %d is not a number of ingesters; it must be 1 or more", ingesters)
 	}
+	if path == "" { // what kingpin makes of -
+		path = os.Stdin.Name()
+	}
 	data, err := readFile(path)
 	if err != nil {
 		return err
 	}
-	set, err := policy.Load(data, path, ingesters)
+	set, err := loadPolicy(data, path, ingesters)
 	if err != nil {
 		return err
 	}

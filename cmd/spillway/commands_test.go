@@ -46,6 +46,7 @@ streams:
 func TestPolicyTests(t *testing.T) {
 	dir := writeTemp(t, map[string]string{
 		"policy.yaml": testedPolicy,
+		"new.yaml":    "streams: {metrics: {rate: 1, burst: 1}}\n",
 		"spillway.yaml": "policy_file: policy.yaml\nsinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none, relabel_configs: [" +
 			"{source_labels: [environment], regex: (.+), target_label: env}, {source_labels: [__name__], regex: 'debug_.*', action: drop}]}}\n",
 		"good.yaml": `
@@ -72,6 +73,12 @@ tests:
 	require.Zero(t, code, stdout+stderr)
 	require.Contains(t, stdout, "8 tests: 8 passed, 0 failed")
 
+	for _, file := range []string{"good.yaml", "policy_test.yaml"} { // a configuration's policy, and a policy
+		code, stdout, _ = runLine("test", filepath.Join(dir, file), "--policy="+filepath.Join(dir, "new.yaml"))
+		require.Equal(t, 1, code)
+		require.Contains(t, stdout, "- class: team-a\n  + class: default")
+	}
+
 	code, stdout, stderr = runLine("test", filepath.Join(dir, "bad.yaml"))
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "3 of 3 tests failed")
@@ -97,9 +104,9 @@ func TestBadTestFiles(t *testing.T) {
 		"no expectation":   {"policy_file: policy.yaml\ntests: [{series: up}]", "tests[0].expect: expects nothing"},
 		"unknown outcome":  {"policy_file: policy.yaml\ntests: [{series: up, expect: {outcome: dropped}}]", `"dropped" is not one of`},
 		"unknown stream":   {"policy_file: policy.yaml\ntests: [{series: up, stream: spans, expect: {class: a}}]", `"spans" is not one of`},
-		"unknown field":    {"policy_file: policy.yaml\ntests: [{series: up, expects: {class: a}}]", "field expects not found"},
+		"unknown field":    {"policy_file: policy.yaml\ntests: [{series: up, expects: {class: a}}]", "unknown field expects"},
 		"missing policy":   {"policy_file: nowhere.yaml\ntests: [{series: up, expect: {class: a}}]", "nowhere.yaml"},
-		"unreadable label": {"policy_file: policy.yaml\ntests: [{series: '{', expect: {class: a}}]", "1 of 1 tests failed"},
+		"unreadable label": {"policy_file: policy.yaml\ntests: [{series: '{', expect: {class: a}}]", "1 of 1 test failed"},
 	} {
 		dir := writeTemp(t, map[string]string{"policy.yaml": testedPolicy, "test.yaml": c.text})
 		code, _, stderr := runLine("test", filepath.Join(dir, "test.yaml"))
@@ -221,6 +228,7 @@ func TestMeantCommands(t *testing.T) {
 	for line, want := range map[string]string{
 		"simluate":                 "did you mean simulate?",
 		"plan --peek=3":            "did you mean --peak?",
+		"serve --config=x":         "did you mean --config.file?",
 		"check polciy":             "did you mean policy?",
 		"xyzzy":                    "`spillway --help` lists the commands",
 		"explain --config.file=x":  "`spillway explain --help` has examples",
@@ -294,4 +302,48 @@ func TestLoadMeasuresTheReceiver(t *testing.T) {
 	code, _, stderr = runLine("load", "--url="+server.URL+"/api/v1/write", "--requests=1", "--receiver-metrics="+server.URL+"/-/ready")
 	require.Equal(t, 1, code)
 	require.Contains(t, stderr, "--receiver-metrics: ")
+}
+
+// TestPlanRefusesWhatWasDropped: a receiver that dropped did less than storing, so its
+// figure would plan too few ingesters.
+func TestPlanRefusesWhatWasDropped(t *testing.T) {
+	p := testProcess(t, "sinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}}\n", testedPolicy)
+	server := httptest.NewServer(http.HandlerFunc(p.server.HTTP.ServeHTTP))
+	defer server.Close()
+	arguments := []string{"load", "--url=" + server.URL + "/api/v1/write", "--requests=300", "--series=2000", "--receiver-metrics=" + server.URL + "/metrics"}
+	code, stdout, stderr := runLine(append(arguments, "--format=json")...)
+	require.Zero(t, code, stderr)
+	var s loadSummary
+	require.NoError(t, json.Unmarshal([]byte(stdout), &s))
+	var dropped int64
+	for _, c := range p.ingester.RateControl().Streams["metrics"].Classes {
+		dropped += c.Dropped
+	}
+	require.Positive(t, dropped)
+	require.Equal(t, dropped, s.Receiver.Dropped)
+	require.Contains(t, s.Caveat, "1.0")
+	report := filepath.Join(writeTemp(t, map[string]string{"load.json": stdout}), "load.json")
+	code, _, stderr = runLine("plan", "--load-report="+report, "--peak=1000", "--cpu-limit=2")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "dropped or refused")
+	code, stdout, stderr = runLine(arguments...)
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "measure again")
+}
+
+// TestLoadFails: nothing accepted is a failure that says what to look at.
+func TestLoadFails(t *testing.T) {
+	p := testProcess(t, "sinks: {none: {discard: {}}}\nstreams: {metrics: {sink: none}}\n", "")
+	server := httptest.NewServer(http.HandlerFunc(p.server.HTTP.ServeHTTP))
+	for path, want := range map[string]string{"/api/v1/wriet": "nothing was accepted; the answers were 404; is the path right?", "/v1/metrics": "nothing was accepted; the answers were "} {
+		code, stdout, stderr := runLine("load", "--url="+server.URL+path, "--requests=2")
+		require.Equal(t, 1, code)
+		require.Contains(t, stderr, want)
+		require.Regexp(t, `(?m)^sent `, stdout)
+	}
+	server.Close()
+	code, stdout, stderr := runLine("load", "--url="+server.URL+"/api/v1/write", "--requests=1")
+	require.Equal(t, 1, code)
+	require.Contains(t, stderr, "is Spillway running there?")
+	require.NotContains(t, stdout, "sent ")
 }

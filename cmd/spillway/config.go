@@ -243,7 +243,8 @@ func (b *ByteSize) UnmarshalYAML(node *yaml.Node) error {
 		*b = ByteSize(n * u.factor)
 		return nil
 	}
-	return fmt.Errorf("line %d: %q is not a size: write a whole number of bytes, or one with KiB, MiB or GiB", node.Line, node.Value)
+	// An error of another type would end the reading of the file.
+	return &yaml.TypeError{Errors: []string{fmt.Sprintf("line %d: %q is not a size: write a whole number of bytes, or one with KiB, MiB or GiB", node.Line, node.Value)}}
 }
 
 // MarshalYAML writes the size with the largest unit that leaves it whole.
@@ -268,12 +269,10 @@ func (s *SinkConfig) UnmarshalYAML(unmarshal func(any) error) error {
 	if err := unmarshal(&set); err != nil {
 		return err
 	}
-	type plain SinkConfig
+	type sinkConfigFields SinkConfig
 	db, rw, ot, kf, fl := tsdb.DefaultOptions(""), remotewrite.DefaultOptions(), otlp.DefaultOptions(), kafka.DefaultOptions(), file.DefaultOptions("")
-	p := plain{TSDB: &db, RemoteWrite: &rw, OTLP: &ot, Kafka: &kf, File: &fl}
-	if err := unmarshal(&p); err != nil {
-		return err
-	}
+	p := sinkConfigFields{TSDB: &db, RemoteWrite: &rw, OTLP: &ot, Kafka: &kf, File: &fl}
+	err := unmarshal(&p) // beside a wrong field, the others are read
 	if _, ok := set["tsdb"]; !ok {
 		p.TSDB = nil
 	}
@@ -290,7 +289,7 @@ func (s *SinkConfig) UnmarshalYAML(unmarshal func(any) error) error {
 		p.File = nil
 	}
 	*s = SinkConfig(p)
-	return nil
+	return err
 }
 
 // kinds lists the destinations that a sink's configuration sets.

@@ -9,9 +9,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/spillway-telemetry/spillway/cmd/spillway/page"
 	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/relabel"
 )
+
+// explanation is what becomes of a label set, and what became of its class lately.
+type explanation struct {
+	*ingester.Explanation
+	// Recent is nil where no bucket is asked, and where no running Spillway remembers.
+	Recent *page.Recent `json:"recent,omitempty"`
+}
 
 // explainOptions are the flags of spillway explain.
 type explainOptions struct {
@@ -19,7 +27,7 @@ type explainOptions struct {
 }
 
 func (o *explainOptions) run(out io.Writer) error {
-	var e *ingester.Explanation
+	var e explanation
 	var err error
 	switch {
 	case (o.configFile == "") == (o.url == ""):
@@ -27,7 +35,7 @@ func (o *explainOptions) run(out io.Writer) error {
 	case o.url != "":
 		e, err = o.ask()
 	default:
-		e, err = o.compute()
+		e.Explanation, err = o.compute()
 	}
 	if err != nil {
 		return err
@@ -53,21 +61,50 @@ func (o *explainOptions) compute() (*ingester.Explanation, error) {
 }
 
 // ask lets a running Spillway explain.
-func (o *explainOptions) ask() (*ingester.Explanation, error) {
+func (o *explainOptions) ask() (explanation, error) {
+	var e explanation
+	base, err := baseURL("--url", o.url)
+	if err != nil {
+		return e, err
+	}
 	query := url.Values{"stream": {o.stream}, "labels": {o.labels}}
 	client := http.Client{Timeout: 10 * time.Second}
-	resp, err := client.Get(strings.TrimSuffix(o.url, "/") + "/api/v1/explain?" + query.Encode())
+	resp, err := client.Get(base + "/api/v1/explain?" + query.Encode())
 	if err != nil {
-		return nil, err
+		return e, fmt.Errorf("--url: %w; is Spillway running there?", err)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
 		var problem struct{ Error string }
 		_ = json.NewDecoder(resp.Body).Decode(&problem)
-		return nil, fmt.Errorf("%s answers %s: %s", o.url, resp.Status, problem.Error)
+		if problem.Error == "" {
+			return e, notSpillway(base, resp.Status)
+		}
+		return e, fmt.Errorf("%s answers %s: %s", base, resp.Status, problem.Error)
 	}
-	e := &ingester.Explanation{}
-	return e, json.NewDecoder(resp.Body).Decode(e)
+	if err := json.NewDecoder(resp.Body).Decode(&e); err != nil || e.Explanation == nil {
+		return e, notSpillway(base, "something else than an explanation")
+	}
+	return e, nil
+}
+
+// baseURL checks the address of a server. A path is kept, for servers behind an
+// ingress that strips it.
+func baseURL(flag, address string) (string, error) {
+	u, err := url.Parse(address)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.RawQuery != "" || u.Fragment != "" {
+		return "", fmt.Errorf("%s: %q is not a server's address, such as http://127.0.0.1:9900", flag, address)
+	}
+	return strings.TrimSuffix(address, "/"), nil
+}
+
+// notSpillway says what is wrong where an address answers, but not as Spillway does.
+func notSpillway(base, answer string) error {
+	hint := "is it a Spillway?"
+	if u, err := url.Parse(base); err == nil && u.Path != "" {
+		hint = fmt.Sprintf("write the server's address without a path: %s://%s", u.Scheme, u.Host)
+	}
+	return fmt.Errorf("--url: %s answers %s; %s", base, answer, hint)
 }
 
 func writeStep(out io.Writer, i int, s relabel.Step) {
@@ -82,8 +119,22 @@ func writeStep(out io.Writer, i int, s relabel.Step) {
 	}
 }
 
-func writeExplanation(out io.Writer, e *ingester.Explanation) {
-	fmt.Fprintf(out, "%s: %s\n\nstream %s\n", strings.ToUpper(e.Outcome[:1])+e.Outcome[1:], e.Why, e.Stream)
+// writeRecent says what the tokens of this moment do not: how the class fares.
+func writeRecent(out io.Writer, class string, r *page.Recent) {
+	if r == nil {
+		return
+	}
+	fmt.Fprintf(out, "In the last %g s class %s was sent %d items and lost %d of them", r.Seconds, class, r.Offered, r.Dropped)
+	if r.Dropped > 0 {
+		fmt.Fprintf(out, " (%.1f %%): it is sent more than its budget", 100*float64(r.Dropped)/float64(r.Offered))
+	}
+	fmt.Fprintln(out)
+}
+
+func writeExplanation(out io.Writer, e explanation) {
+	fmt.Fprintf(out, "%s: %s\n", strings.ToUpper(e.Outcome[:1])+e.Outcome[1:], e.Why)
+	writeRecent(out, e.Class, e.Recent)
+	fmt.Fprintf(out, "\nstream %s\n", e.Stream)
 	for i, step := range e.Relabel {
 		writeStep(out, i, step)
 	}

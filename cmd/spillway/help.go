@@ -51,6 +51,7 @@ allowed and probably not meant.
 Examples:
 
     spillway check policy policy.yaml --ingesters 4
+    spillway check policy - < policy.yaml
     spillway check policy policy.yaml --ingesters 4 --format=json
 `
 	checkConfigHelp = `It prints the configuration with every default, and what each class may spend.
@@ -61,8 +62,8 @@ Examples:
     spillway check config spillway.yaml --format=json
 `
 	explainHelp = `Every relabel rule, every matcher of every rule, the class and its bucket. With a
-configuration the buckets are full; a running Spillway knows its tokens. Nothing is
-taken from them.
+configuration the buckets are full; a running Spillway knows its tokens, and what the
+class was sent and lost in the last 30 s. Nothing is taken from them.
 
 Examples:
 
@@ -82,7 +83,7 @@ func completionCommand(app *kingpin.Application) (*kingpin.CmdClause, *string) {
     spillway completion zsh > "${fpath[1]}/_spillway"
     spillway completion fish > ~/.config/fish/completions/spillway.fish
 `)
-	c.Arg("SHELL", "bash, zsh or fish.").Required().EnumVar(shell, "bash", "zsh", "fish")
+	c.Arg("SHELL", "bash, zsh or fish.").Required().HintOptions("bash", "zsh", "fish").EnumVar(shell, "bash", "zsh", "fish")
 	return c, shell
 }
 
@@ -136,11 +137,31 @@ func hint(err error, app *kingpin.ApplicationModel, args []string) error {
 	}
 	text := err.Error()
 	if word := quoted.FindStringSubmatch(text); word != nil && strings.Contains(text, "unknown") || strings.Contains(text, "expected command") {
-		if meant := nearest(word[1], names(app)); meant != "" {
+		if meant := meantBy(word[1], app, args); meant != "" {
 			return fmt.Errorf("%s; did you mean %s? %s", text, meant, help)
 		}
 	}
 	return errors.New(text + "; " + help)
+}
+
+// meantBy is what a word was probably meant to be: the one flag of the command that
+// begins with it, or what is spelled much like it.
+func meantBy(word string, app *kingpin.ApplicationModel, args []string) string {
+	var longer []string
+	for _, c := range app.FlattenedCommands() {
+		if !strings.HasPrefix(strings.Join(args, " ")+" ", c.FullCommand+" ") {
+			continue
+		}
+		for _, f := range c.Flags {
+			if strings.HasPrefix("--"+f.Name, word) {
+				longer = append(longer, "--"+f.Name)
+			}
+		}
+	}
+	if len(longer) == 1 && strings.HasPrefix(word, "--") {
+		return longer[0]
+	}
+	return nearest(word, names(app))
 }
 
 // names are all commands and flags.

@@ -1,13 +1,17 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/pprof"
+	"strings"
 
 	"github.com/gorilla/mux"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/spillway-telemetry/spillway/ingester"
 )
 
 // routes puts every address on the server's router.
@@ -38,12 +42,15 @@ func (p *process) routes() {
 		mountQueries(r, p.sinks.tsdb.API())
 	}
 	p.mountPage()
+	r.NotFoundHandler = http.HandlerFunc(notFound)
 }
 
 // mountQueries serves the Prometheus query API of the embedded TSDB on every
 // address below /api/v1 that is not taken.
 func mountQueries(r *mux.Router, queries http.Handler) {
-	r.PathPrefix("/api/v1/").Handler(queries)
+	r.PathPrefix("/api/v1/").HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		queries.ServeHTTP(&pathChecker{ResponseWriter: w, request: r}, r)
+	})
 	r.Path("/federate").Handler(queries)
 }
 
@@ -72,12 +79,18 @@ func (p *process) ready(w http.ResponseWriter, _ *http.Request) {
 }
 
 func (p *process) explain(w http.ResponseWriter, r *http.Request) {
-	e, err := p.ingester.Explain(r.URL.Query().Get("stream"), r.URL.Query().Get("labels"), r.URL.Query().Get("api_key"))
+	query := r.URL.Query()
+	stream := cmp.Or(query.Get("stream"), ingester.Metrics.String())
+	e, err := p.ingester.Explain(stream, query.Get("labels"), query.Get("api_key"))
 	if err != nil {
 		writeJSON(w, http.StatusBadRequest, map[string]string{"error": err.Error()})
 		return
 	}
-	writeJSON(w, http.StatusOK, e)
+	x := explanation{Explanation: e}
+	if e.Bucket != nil {
+		x.Recent = p.history.Recent(stream, e.Class)
+	}
+	writeJSON(w, http.StatusOK, x)
 }
 
 func text(s string) http.HandlerFunc {
@@ -98,18 +111,67 @@ func writeJSON(w http.ResponseWriter, status int, v any) {
 	_, _ = w.Write(append(body, '\n'))
 }
 
+// notFound points at the list of addresses.
+func notFound(w http.ResponseWriter, r *http.Request) {
+	http.Error(w, fmt.Sprintf("%s is not served here; GET / lists what is", r.URL.Path), http.StatusNotFound)
+}
+
+// pathChecker answers as notFound does where the query API does not know a path. What
+// it does know it answers with JSON, also if it is 404.
+type pathChecker struct {
+	http.ResponseWriter
+	request *http.Request
+	unknown bool
+}
+
+func (c *pathChecker) WriteHeader(status int) {
+	if status == http.StatusNotFound && strings.HasPrefix(c.Header().Get("Content-Type"), "text/plain") {
+		c.unknown = true
+		notFound(c.ResponseWriter, c.request)
+		return
+	}
+	c.ResponseWriter.WriteHeader(status)
+}
+
+func (c *pathChecker) Write(p []byte) (int, error) {
+	if c.unknown {
+		return len(p), nil // notFound has said it
+	}
+	return c.ResponseWriter.Write(p)
+}
+
+// Flush is what streamed answers ask for.
+func (c *pathChecker) Flush() { _ = http.NewResponseController(c.ResponseWriter).Flush() }
+
 // index lists what is served.
 func index(w http.ResponseWriter, _ *http.Request) {
 	text(fmt.Sprintf(`Spillway %s
 
-/api/v1/write         remote write 1.0 and 2.0 (POST)
-/v1/metrics, /v1/logs, /v1/traces   OTLP (POST)
-/api/v1/ratecontrol   every class: rate, burst, tokens, share, counts
-/api/v1/governor      how many batches are processed at once, and why
-/api/v1/explain       ?stream=metrics&labels={...}: what happens to a series, and why
-/api/v1/query         PromQL, with the rest of the Prometheus query API
-/metrics              Spillway's own metrics
-/-/reload             read the configuration again (POST)
-/-/ready  /-/healthy  probes
+what is sent (POST)
+/api/v1/write, /ingester/write      remote write 1.0 and 2.0
+/v1/metrics, /v1/logs, /v1/traces   OTLP, also below /otlp; 4318 serves it, too, and 4317 gRPC
+/otlp/k8s_events                    OTLP log records as events; this and what follows also with /ingester before it
+/loki/api/v1/push                   Loki
+/api/v1/filebeat                    Elasticsearch bulk: the server's address of Filebeat and others
+/v1/fluent_bit, /v1/fluentd         Fluent Bit and Fluentd
+/api/v2/logs, /v1/input             Datadog logs
+/kinesis/logs, /heroku/logs         Amazon Data Firehose, Heroku drains
+/events, /api/v1/events, /intake/   events
+/ddrumproxy, /api/v2/rum            Datadog browser SDK
+
+what is asked
+/                                   in a browser, the page: who is being dropped, and why
+/api/v1/ratecontrol                 every class: rate, burst, tokens, share, counts
+/api/v1/ratecontrol/history         ?after=N: what each class admitted and dropped, every 5 s
+/api/v1/governor                    how many batches are processed at once, and why
+/api/v1/explain                     ?stream=metrics&labels={...}: what happens to a series, and why
+/api/v1/query                       PromQL, with the rest of the Prometheus query API, where metrics are stored here
+/federate                           the same for another Prometheus to scrape
+/metrics                            Spillway's own metrics
+/debug/pprof/                       profiles of the running process
+
+what is done
+/-/reload                           read the configuration again (POST)
+/-/ready, /-/healthy                probes
 `, version))(w, nil)
 }

@@ -68,8 +68,17 @@ type mintedClass struct {
 }
 
 type mintedRule struct {
-	Class    string   `yaml:"class" json:"class"`
-	Matchers []string `yaml:"matchers,flow" json:"matchers"`
+	Class    string         `yaml:"class" json:"class"`
+	Matchers []singleQuoted `yaml:"matchers,flow" json:"matchers"`
+}
+
+// singleQuoted is text that YAML takes as it is: the backslashes of a matcher are its
+// own.
+type singleQuoted string
+
+// MarshalYAML puts it in single quotes.
+func (s singleQuoted) MarshalYAML() (any, error) {
+	return yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Style: yaml.SingleQuotedStyle, Value: string(s)}, nil
 }
 
 // minted is all that `key new` says.
@@ -109,7 +118,9 @@ func (o *keyOptions) run(out io.Writer) error {
 	}
 	_, err = fmt.Fprintf(out, "# The API key. It is shown this once and stored nowhere.\n%s\n\n"+
 		"# For the file that api_keys_file names.\n%s\n"+
-		"# For the policy. The class starts at rate 0, which drops everything: give it a rate.\n"+
+		"# For the policy. Merge it into what is there: a class and a rule for each stream. A stream that\n"+
+		"# is not there yet needs a rate and a burst beside them, and default gets what the classes leave.\n"+
+		"# The class starts at rate 0, which drops everything: give it a rate.\n"+
 		"# Put the rule before any other that matches the same data.\n%s", m.Secret, entry, classes)
 	return err
 }
@@ -125,9 +136,9 @@ func (o *keyOptions) mint(secret string) minted {
 			Exempt: o.exempt, Headers: o.headers},
 		Policy: map[string]mintedPolicy{},
 	}
-	var matchers []string
+	var matchers []singleQuoted
 	for _, name := range sortedKeys(o.labels) {
-		matchers = append(matchers, fmt.Sprintf("%s=%q", name, o.labels[name]))
+		matchers = append(matchers, singleQuoted(fmt.Sprintf("%s=%q", name, o.labels[name])))
 	}
 	class := mintedPolicy{Classes: []mintedClass{{Name: o.name}}, Rules: []mintedRule{{o.name, matchers}}}
 	streams := o.streams

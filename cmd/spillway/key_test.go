@@ -33,6 +33,7 @@ func TestMintedKeyIsInForceAsPrinted(t *testing.T) {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 	}
 	write("keys.yaml", keys)
+	require.Contains(t, policy, "matchers: ['team=\"a \\\"b\\\"\"']")
 	policy = "#" + strings.ReplaceAll(policy, "classes:", "rate: 100\n        burst: 100\n        default: {rate: 10}\n        classes:")
 	write("policy.yaml", policy)
 	write("spillway.yaml", "api_keys_file: keys.yaml\npolicy_file: policy.yaml\n")

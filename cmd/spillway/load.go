@@ -8,7 +8,6 @@ import (
 	"net"
 	"os"
 	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -41,15 +40,21 @@ func load(path string, ingesters int) (*loaded, error) {
 	if err != nil {
 		return l, fmt.Errorf("configuration: %w", err)
 	}
-	if err := decodeStrict(data, path, &l.config); err != nil {
+	if err := wrongKind(data, path, kindConfig); err != nil {
 		return l, err
+	}
+	problems, err := decodeFields(data, path, &l.config)
+	if err != nil {
+		return l, err
+	}
+	if len(problems) > 0 {
+		l.config.standIn(data)
 	}
 	if ingesters == 0 {
 		ingesters = max(1, l.config.Ingester.ReplicaCount)
 	}
 	dir := filepath.Dir(path)
 	l.config.complete(dir)
-	var problems []error
 	if err := errors.Join(append(l.config.problems(), l.readRules()...)...); err != nil {
 		problems = append(problems, under(path, err))
 	}
@@ -60,34 +65,19 @@ func load(path string, ingesters int) (*loaded, error) {
 	return l, nil
 }
 
-// typeName is how yaml.v3 names Go types in its errors, which say nothing to a
-// user.
-var typeName = regexp.MustCompile(` (in|into) (type )?main\.\w+`)
-
-// decodeStrict reads YAML and refuses what it does not know. Each problem has a
-// line of its own.
-func decodeStrict(data []byte, path string, into any) error {
-	dec := yaml.NewDecoder(bytes.NewReader(data))
-	dec.KnownFields(true)
-	err := dec.Decode(into)
-	if errors.Is(err, io.EOF) {
-		return nil
-	}
-	var typeErr *yaml.TypeError
-	if !errors.As(err, &typeErr) {
-		if err != nil {
-			return fmt.Errorf("%s: %w", path, err)
+// standIn puts something in the place of sinks that could not be read, so that what
+// names them is not said to be wrong, too. Such a configuration is never used.
+func (c *Config) standIn(data []byte) {
+	var file struct{ Sinks map[string]yaml.Node }
+	_ = yaml.Unmarshal(data, &file) // fields of other types are problems already
+	for name := range file.Sinks {
+		if _, ok := c.Sinks[name]; !ok {
+			if c.Sinks == nil {
+				c.Sinks = map[string]SinkConfig{}
+			}
+			c.Sinks[name] = SinkConfig{Discard: &struct{}{}}
 		}
-		if err := dec.Decode(new(yaml.Node)); !errors.Is(err, io.EOF) {
-			return fmt.Errorf("%s: only one YAML document is expected", path)
-		}
-		return nil
 	}
-	var problems []error
-	for _, line := range typeErr.Errors {
-		problems = append(problems, fmt.Errorf("%s: %s", path, typeName.ReplaceAllString(line, "")))
-	}
-	return errors.Join(problems...)
 }
 
 // under puts a path before each line of an error.
@@ -246,7 +236,7 @@ func (l *loaded) readPolicy(dir string, ingesters int) error {
 	if path != "" && len(bytes.TrimSpace(data)) == 0 {
 		return fmt.Errorf("%s: is empty; if nothing shall be limited, write streams: {}", path)
 	}
-	l.policy, err = policy.Load(data, path, ingesters)
+	l.policy, err = loadPolicy(data, path, ingesters)
 	return err
 }
 

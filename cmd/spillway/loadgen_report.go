@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"text/tabwriter"
 	"time"
@@ -83,7 +85,8 @@ type loadSummary struct {
 	Requests       int64                `json:"requests"`
 	Items          int64                `json:"items"`
 	Accepted       int64                `json:"accepted_items"`
-	Bytes          int64                `json:"bytes"` // of the bodies, compressed
+	Caveat         string               `json:"accepted_caveat,omitempty"` // what accepted_items cannot say
+	Bytes          int64                `json:"bytes"`                     // of the bodies, compressed
 	ItemsPerSecond float64              `json:"items_per_second"`
 	P50            float64              `json:"latency_p50_seconds"` // of the requests that were answered
 	P99            float64              `json:"latency_p99_seconds"`
@@ -122,25 +125,52 @@ func (s *loadSummary) answered() (n int64) {
 	return n
 }
 
+// failure is what makes of a load a failed one: nothing was accepted at all.
+func (s *loadSummary) failure(address string) error {
+	switch {
+	case s.Requests == 0 || s.Accepted > 0:
+		return nil
+	case s.answered() == 0:
+		return fmt.Errorf("%s: no request was answered; is Spillway running there?", address)
+	}
+	codes := sortedKeys(s.Answers)
+	hint := ""
+	if slices.Contains(codes, 404) || slices.Contains(codes, 405) {
+		hint = "; is the path right? Spillway takes remote write at /api/v1/write"
+	}
+	return fmt.Errorf("%s: nothing was accepted; the answers were %s%s", address, strings.Trim(fmt.Sprint(codes), "[]"), hint)
+}
+
 func (s *loadSummary) writeText(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "sent\t%d items in %d requests, %d bytes\n", s.Items, s.Requests, s.Bytes)
-	fmt.Fprintf(w, "accepted\t%d items, as the answers say; remote write 1.0 does not say what of a 2xx was dropped\n", s.Accepted)
+	sent := "sent"
+	if s.answered() == 0 {
+		sent = "tried"
+	}
+	fmt.Fprintf(w, "%s\t%s in %s, %s\n", sent, count(s.Items, "item"), count(s.Requests, "request"), count(s.Bytes, "byte"))
+	fmt.Fprintf(w, "accepted\t%s, as the answers say", count(s.Accepted, "item"))
+	if s.Caveat != "" {
+		fmt.Fprintf(w, "; %s", s.Caveat)
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintf(w, "rate\t%.0f items/s over %.2f s\n", s.ItemsPerSecond, s.Seconds)
 	fmt.Fprintf(w, "latency\tp50 %s, p99 %s, max %s\n", shortSeconds(s.P50), shortSeconds(s.P99), shortSeconds(s.Max))
 	if s.Receiver != nil {
 		fmt.Fprintf(w, "receiver\t%.2f s of CPU time, %.0f items per CPU-second\n", s.Receiver.CPUSeconds, s.Receiver.ItemsPerCPUSecond)
+		if s.Receiver.Dropped+s.Receiver.Refused > 0 {
+			fmt.Fprintf(w, "\tmeanwhile it dropped %d items and refused %d, which takes less CPU than to store them: give the class the budget and measure again\n", s.Receiver.Dropped, s.Receiver.Refused)
+		}
 	}
 	for _, code := range sortedKeys(s.Answers) {
 		a := s.Answers[code]
-		fmt.Fprintf(w, "answer %d\t%d requests", code, a.Requests)
+		fmt.Fprintf(w, "answer %d\t%s", code, count(a.Requests, "request"))
 		if a.First != "" {
 			fmt.Fprintf(w, ", first: %s", a.First)
 		}
 		fmt.Fprintln(w)
 	}
 	for _, why := range sortedKeys(s.Failures) {
-		fmt.Fprintf(w, "no answer\t%d requests: %s\n", s.Failures[why], why)
+		fmt.Fprintf(w, "no answer\t%s: %s\n", count(s.Failures[why], "request"), why)
 	}
 	return w.Flush()
 }

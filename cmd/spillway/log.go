@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 
 	gokit "github.com/go-kit/log"
 )
@@ -37,6 +38,10 @@ func (l goKitLogger) Log(keyvals ...any) error {
 			_ = level.UnmarshalText([]byte(value)) // an unknown level stays info
 		case "msg":
 			msg = value
+		case "grpc":
+			if !strings.HasPrefix(value, privatePrefix) { // nothing is served there, and nobody can reach it
+				rest = append(rest, key, value)
+			}
 		default:
 			rest = append(rest, key, value)
 		}

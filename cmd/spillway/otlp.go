@@ -120,12 +120,14 @@ func (p *process) newOTLPPaths() map[string]http.Handler {
 	logs := handler("/v1/logs", ingester.Logs, ingester.OTLPLogs)
 	traces := handler("/v1/traces", ingester.Traces, ingester.OTLPTraces)
 	events := handler("/ingester/otlp/k8s_events", ingester.Events, ingester.OTLPLogs)
-	return map[string]http.Handler{
-		"/v1/metrics": metrics, "/ingester/otlp/metrics": metrics, "/ingester/otlp/v1/metrics": metrics,
-		"/v1/logs": logs, "/ingester/otlp/logs": logs, "/ingester/otlp/v1/logs": logs,
-		"/v1/traces": traces, "/ingester/otlp/traces": traces, "/ingester/otlp/v1/traces": traces,
-		"/ingester/otlp/k8s_events": events,
+	paths := map[string]http.Handler{"/v1/metrics": metrics, "/v1/logs": logs, "/v1/traces": traces}
+	for _, prefix := range []string{"/otlp", "/ingester/otlp"} { // an ingress may strip /ingester
+		for signal, handler := range map[string]http.Handler{"metrics": metrics, "logs": logs, "traces": traces} {
+			paths[prefix+"/"+signal], paths[prefix+"/v1/"+signal] = handler, handler
+		}
+		paths[prefix+"/k8s_events"] = events
 	}
+	return paths
 }
 
 // otlpServer is a listener of its own for OTLP.

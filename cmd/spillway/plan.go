@@ -52,7 +52,8 @@ count once, and so do bad days: the hardest one decides. Growth beside
 numbers hold it already.
 
 Measure first: spillway load --receiver-metrics on a machine like those to come says
-items per CPU-second of the receiver.
+items per CPU-second of the receiver. A report of a receiver that dropped or refused
+more than 1 % meanwhile is refused.
 
 Examples:
 
@@ -218,7 +219,7 @@ func (p *planner) readFiles() {
 			p.complain("--policy: %w", err)
 			return
 		}
-		p.policy = func(n int) (*policy.Set, error) { return policy.Load(data, p.policyFile, n) }
+		p.policy = func(n int) (*policy.Set, error) { return loadPolicy(data, p.policyFile, n) }
 	}
 }
 
@@ -265,6 +266,10 @@ func (p *planner) readReport() {
 	}
 	if s.Receiver == nil || s.Receiver.ItemsPerCPUSecond <= 0 {
 		p.complain("--load-report: %s does not say the receiver's CPU time: measure again with spillway load --receiver-metrics=URL", p.loadReport)
+		return
+	}
+	if part := s.Receiver.unstored(s.Items); part > mostUnstored {
+		p.complain("--load-report: %s: the receiver dropped or refused %.1f %% of the items, which takes less CPU than to store them; give the class that load sends to a rate above the load and measure again", p.loadReport, 100*part)
 		return
 	}
 	p.in.ItemsPerCPUSecond = plan.Number{Value: decimal(s.Receiver.ItemsPerCPUSecond), Origin: plan.Measured, From: "spillway load, " + p.loadReport, Set: true}

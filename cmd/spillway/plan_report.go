@@ -87,12 +87,20 @@ func (p *planner) report(result *plan.Plan) (*planReport, error) {
 	add("zones", in.Zones, 1, "")
 	add("zones that may fail", in.ZonesMayFail, 1, "")
 	add("ingesters that may fail", in.IngestersMayFail, 1, "")
-	add("rollout overlap", in.Overlap, 1, "ingesters")
-	lowest := result.Ingesters
-	for _, s := range result.Scenarios {
+	_, overlap, _ := strings.Cut(count(in.Overlap.Value.Num().Int64(), "ingester"), " ")
+	add("rollout overlap", in.Overlap, 1, overlap)
+	lowest, decides := result.Ingesters, -1
+	for i, s := range result.Scenarios {
 		capacity := float(result.FuturePeak) / float(s.Use) * float(s.Bound)
-		r.Scenarios = append(r.Scenarios, planScenario{s.Name, s.Left, 100 * float(s.Use), 100 * float(s.Bound), capacity - float(result.FuturePeak), s.Needs == result.PerZone})
+		r.Scenarios = append(r.Scenarios, planScenario{s.Name, s.Left, 100 * float(s.Use), 100 * float(s.Bound), capacity - float(result.FuturePeak), false})
 		lowest = min(lowest, s.Left)
+		// Where several days need as many, the one that leaves the least room decides.
+		if s.Needs == result.PerZone && (decides < 0 || r.Scenarios[i].Spare < r.Scenarios[decides].Spare) {
+			decides = i
+		}
+	}
+	if decides >= 0 {
+		r.Scenarios[decides].Decides = true
 	}
 	for _, s := range in.Sinks {
 		now, overlapping, each := result.Connections(s)
@@ -138,7 +146,7 @@ func (r *planReport) overBudget() error {
 
 func (r *planReport) writeText(out io.Writer, paint func(text, kind string) string) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "%s\n\n", paint(fmt.Sprintf("%d ingesters, %d in each zone, for a peak of %s items/s.", r.Ingesters, r.PerZone, amount(r.FuturePeak)), "bold"))
+	fmt.Fprintf(w, "%s\n\n", paint(fmt.Sprintf("%s, %d in each zone, for a peak of %s items/s.", count(r.Ingesters, "ingester"), r.PerZone, amount(r.FuturePeak)), "bold"))
 	fmt.Fprintln(w, "number\tvalue\twhere it comes from")
 	for _, i := range r.Inputs {
 		fmt.Fprintf(w, "%s\t%s %s\t%s: %s\n", i.Name, amount(i.Value), i.Unit, i.Origin, i.From)

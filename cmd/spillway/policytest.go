@@ -15,13 +15,13 @@ import (
 
 	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/ingester/sink/discard"
-	"github.com/spillway-telemetry/spillway/policy"
 	"github.com/spillway-telemetry/spillway/relabel"
 )
 
 // testOptions are the flags of spillway test.
 type testOptions struct {
 	files  []string
+	policy string // instead of the one that the files name, "" for that
 	format string
 }
 
@@ -50,9 +50,11 @@ passes, else 1, with a line for each difference.
 Examples:
 
     spillway test policy_test.yaml
+    spillway test policy_test.yaml --policy=new.yaml    # before it is put in force
     spillway test tests/*.yaml --format=json
 `)
 	c.Arg("FILE", "Files with tests.").Required().StringsVar(&o.files)
+	c.Flag("policy", "A policy to test in place of the one that the files name.").PlaceHolder("FILE").StringVar(&o.policy)
 	c.Flag("format", "text or json.").Default("text").EnumVar(&o.format, "text", "json")
 	return c, o
 }
@@ -87,8 +89,8 @@ type testExpectation struct {
 // UnmarshalYAML remembers the line. It has the form in which a strict decoder
 // stays strict.
 func (c *testCase) UnmarshalYAML(unmarshal func(any) error) error {
-	type plain testCase
-	if err := unmarshal((*plain)(c)); err != nil {
+	type testCaseFields testCase
+	if err := unmarshal((*testCaseFields)(c)); err != nil {
 		return err
 	}
 	if c.Stream == "" {
@@ -121,7 +123,7 @@ func (o *testOptions) run(stdout io.Writer) error {
 	results := []testResult{}
 	var problems []error
 	for _, file := range o.files {
-		r, err := runTestFile(file)
+		r, err := runTestFile(file, o.policy)
 		results = append(results, r...)
 		problems = append(problems, err)
 	}
@@ -142,15 +144,19 @@ func (o *testOptions) run(stdout io.Writer) error {
 		writeTestResults(stdout, results)
 	}
 	if failed > 0 {
-		return fmt.Errorf("%d of %d tests failed", failed, len(results))
+		return fmt.Errorf("%d of %s failed", failed, count(len(results), "test"))
 	}
 	return nil
 }
 
-// runTestFile reads a file and runs its tests.
-func runTestFile(path string) ([]testResult, error) {
+// runTestFile reads a file and runs its tests. A policy that is named here is tested
+// instead of the file's.
+func runTestFile(path, policyFile string) ([]testResult, error) {
 	data, err := readFile(path)
 	if err != nil {
+		return nil, err
+	}
+	if err := wrongKind(data, path, kindTests); err != nil {
 		return nil, err
 	}
 	var f testFile
@@ -161,7 +167,7 @@ func runTestFile(path string) ([]testResult, error) {
 		return nil, under(path, err)
 	}
 	f.number(data)
-	in, err := f.ingester(filepath.Dir(path))
+	in, err := f.ingester(filepath.Dir(path), policyFile)
 	if err != nil {
 		return nil, under(path, err)
 	}
@@ -215,8 +221,8 @@ func (f *testFile) number(data []byte) {
 	}
 }
 
-// ingester decides as the configuration or the policy says, and stores nothing.
-func (f *testFile) ingester(dir string) (*ingester.Ingester, error) {
+// ingester decides as the configuration and the policy say, and stores nothing.
+func (f *testFile) ingester(dir, policyFile string) (*ingester.Ingester, error) {
 	within := func(name string) string {
 		if filepath.IsAbs(name) {
 			return name
@@ -228,20 +234,34 @@ func (f *testFile) ingester(dir string) (*ingester.Ingester, error) {
 		if err != nil {
 			return nil, err
 		}
+		if policyFile != "" {
+			if err := l.replacePolicy(policyFile, max(1, l.config.Ingester.ReplicaCount)); err != nil {
+				return nil, err
+			}
+		}
 		return l.decider()
-	}
-	data, err := readFile(within(f.PolicyFile))
-	if err != nil {
-		return nil, err
 	}
 	l := &loaded{config: defaultConfig(), rules: map[ingester.Stream]*relabel.Rules{}}
 	if err := errors.Join(l.readRules()...); err != nil { // none
 		return nil, err
 	}
-	if l.policy, err = policy.Load(data, within(f.PolicyFile), 1); err != nil {
+	if policyFile == "" {
+		policyFile = within(f.PolicyFile)
+	}
+	if err := l.replacePolicy(policyFile, 1); err != nil {
 		return nil, err
 	}
 	return l.decider()
+}
+
+// replacePolicy reads a policy for so many ingesters in place of the one that is there.
+func (l *loaded) replacePolicy(path string, ingesters int) error {
+	data, err := readFile(path)
+	if err != nil {
+		return err
+	}
+	l.policy, err = loadPolicy(data, path, ingesters)
+	return err
 }
 
 // decider is an ingester that explains and stores nothing.
@@ -328,5 +348,5 @@ func writeTestResults(out io.Writer, results []testResult) {
 		}
 		fmt.Fprintf(out, "  why: %s\n", r.Why)
 	}
-	fmt.Fprintf(out, "%d tests: %s, %s\n", len(results), paint(fmt.Sprintf("%d passed", len(results)-failed), "good"), paint(fmt.Sprintf("%d failed", failed), map[bool]string{true: "bad", false: "dim"}[failed > 0]))
+	fmt.Fprintf(out, "%s: %s, %s\n", count(len(results), "test"), paint(fmt.Sprintf("%d passed", len(results)-failed), "good"), paint(fmt.Sprintf("%d failed", failed), map[bool]string{true: "bad", false: "dim"}[failed > 0]))
 }

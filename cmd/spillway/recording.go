@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
+	"net"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
@@ -24,8 +25,9 @@ type recording struct {
 }
 
 func newRecording(address string, headers []string, stream, selector string) (*recording, error) {
-	if u, err := url.Parse(address); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, fmt.Errorf("--prometheus: %q is not an http or https address", address)
+	address, err := baseURL("--prometheus", address)
+	if err != nil {
+		return nil, err
 	}
 	h, err := headerOf(headers)
 	if err != nil {
@@ -67,7 +69,7 @@ func (r *recording) rates(ctx context.Context, now time.Time, since, step time.D
 		query := fmt.Sprintf("sum by (class, instance) (rate(%s[%s]))", metric, model.Duration(step))
 		value, _, _, err := r.api.QueryRange(ctx, query, window)
 		if err != nil {
-			return nil, fmt.Errorf("%s: %s: %w", r.url, query, err)
+			return nil, r.failed(query, err)
 		}
 		matrix, ok := value.(model.Matrix)
 		if !ok {
@@ -78,7 +80,7 @@ func (r *recording) rates(ctx context.Context, now time.Time, since, step time.D
 		}
 	}
 	if len(all) == 0 {
-		return nil, fmt.Errorf("%s has recorded nothing of spillway_admitted_items_total{%s} in the last %s; does it scrape Spillway, and is --step (%s) at least twice its scrape interval?", r.url, r.matchers, since, step)
+		return nil, fmt.Errorf("%s has recorded nothing of spillway_admitted_items_total{%s} in the last %s; a rate takes two samples of a class, about 30 s after a start or the class's first item: wait and try again. Else: does it scrape Spillway, and is --step (%s) at least twice its scrape interval?", r.url, r.matchers, since, step)
 	}
 	return all, nil
 }
@@ -141,15 +143,24 @@ func (r *recording) withoutStream() string {
 	return rest
 }
 
+// failed says which question had no answer, or that nobody is there to ask.
+func (r *recording) failed(query string, err error) error {
+	var dial *net.OpError
+	if errors.As(err, &dial) {
+		return fmt.Errorf("--prometheus: %s: %w; is Spillway or Prometheus running there?", r.url, dial)
+	}
+	return fmt.Errorf("%s: %s: %w", r.url, query, err)
+}
+
 // number asks for one number above 0.
 func (r *recording) number(ctx context.Context, now time.Time, query string) (float64, error) {
 	value, _, _, err := r.api.Query(ctx, query, now)
 	if err != nil {
-		return 0, fmt.Errorf("%s: %s: %w", r.url, query, err)
+		return 0, r.failed(query, err)
 	}
 	vector, ok := value.(model.Vector)
 	if !ok || len(vector) != 1 || !(vector[0].Value > 0) || math.IsInf(float64(vector[0].Value), 0) {
-		return 0, fmt.Errorf("%s has no number above 0 for %s; does it scrape Spillway, and did anything come in?", r.url, query)
+		return 0, fmt.Errorf("%s has no number above 0 for %s; does it scrape Spillway, and did anything come in? A rate takes two samples, about 30 s after a start", r.url, query)
 	}
 	return float64(vector[0].Value), nil
 }

@@ -1,19 +1,27 @@
 package main
 
 import (
+	"bytes"
 	"flag"
 	"fmt"
 	"go/ast"
 	"go/parser"
 	"go/token"
+	"io"
+	"io/fs"
+	"math/rand/v2"
+	"net/http"
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/klauspost/compress/snappy"
 	"github.com/prometheus/common/config"
+	"github.com/prometheus/prometheus/prompb"
 	"github.com/stretchr/testify/require"
 	"gopkg.in/yaml.v3"
 
@@ -94,7 +102,13 @@ A key is sent as ` + "`Kf-Api-Key: KEY` or as `Authorization: Bearer KEY`; over 
 // TestMetricsReference keeps METRICS.md what a running process exposes.
 func TestMetricsReference(t *testing.T) {
 	dir := t.TempDir()
-	p := testProcess(t, strings.ReplaceAll(everySink, "DIR", dir), "")
+	p := testProcess(t, strings.ReplaceAll(everySink, "DIR", dir), testedPolicy)
+	// Some metrics are there when something was sent: an item that is stored, one of
+	// the same time that the database does not take, and one without a name.
+	at := time.Now().UnixMilli()
+	for _, name := range []string{"up", "up", ""} {
+		p.get(t, http.MethodPost, "/api/v1/write", sampleOf(t, name, rand.Float64(), at))
+	}
 	for _, s := range p.sinks.byName {
 		// What is counted by the code of an answer is there when something was sent.
 		_ = s.Write(t.Context(), &ingester.Batch{Format: ingester.OTLPLogs, Stream: ingester.Logs, Whole: true, Packed: []byte("x"), Encoding: "gzip"})
@@ -114,7 +128,37 @@ func TestMetricsReference(t *testing.T) {
 		}
 		fmt.Fprintf(&out, "| `%s` | %s | %s | %s |\n", f.GetName(), strings.ToLower(f.GetType().String()), strings.Join(names, ", "), f.GetHelp())
 	}
+	for _, name := range metricNames(t) {
+		require.Contains(t, out.String(), "| `"+name+"` |", "this test has to make the program count it")
+	}
 	requireDocument(t, "METRICS.md", out.String())
+}
+
+// metricNames are the names of metrics that the files named metrics.go spell out.
+func metricNames(t *testing.T) (names []string) {
+	require.NoError(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
+		if err != nil || filepath.Base(path) != "metrics.go" || strings.Contains(path, "testdata") {
+			return err
+		}
+		source, err := os.ReadFile(path)
+		for _, m := range regexp.MustCompile(`"(spillway_[a-z_]*[a-z])"`).FindAllSubmatch(source, -1) {
+			names = append(names, string(m[1]))
+		}
+		return err
+	}))
+	require.GreaterOrEqual(t, len(names), 40)
+	return names
+}
+
+// sampleOf is a request of remote write 1.0. A series without a name is invalid.
+func sampleOf(t *testing.T, name string, value float64, at int64) io.Reader {
+	series := prompb.TimeSeries{Samples: []prompb.Sample{{Value: value, Timestamp: at}}}
+	if name != "" {
+		series.Labels = []prompb.Label{{Name: "__name__", Value: name}}
+	}
+	body, err := (&prompb.WriteRequest{Timeseries: []prompb.TimeSeries{series}}).Marshal()
+	require.NoError(t, err)
+	return bytes.NewReader(snappy.Encode(nil, body))
 }
 
 func requireDocument(t *testing.T, file, want string) {

@@ -92,7 +92,11 @@ func newProcess(l *loaded, path string) (*process, error) {
 	newBuildInfo(p.registry, version, l.config.Ingester.ReplicaCount)
 	p.reloader = newReloader(path, l, p)
 	if p.server, err = newServer(l.config.Server, p.logger, p.registry); err != nil {
-		return nil, errors.Join(fmt.Errorf("server.http_listen_address: cannot listen on %s: %w", l.config.Server.HTTPListenAddress, err), p.sinks.close())
+		hint := ""
+		if errors.Is(err, syscall.EADDRINUSE) {
+			hint = "; another program has it: stop that, or choose another with server.http_listen_address"
+		}
+		return nil, errors.Join(fmt.Errorf("server.http_listen_address: cannot listen on %s: %w%s", l.config.Server.HTTPListenAddress, err, hint), p.sinks.close())
 	}
 	p.front = p.newFront()
 	p.otlp = p.newOTLP()
@@ -222,6 +226,9 @@ func newServer(c ServerConfig, logger *slog.Logger, reg *prometheus.Registry) (*
 	return s, nil
 }
 
+// privatePrefix begins the names of private listeners.
+const privatePrefix = "@spillway-"
+
 // privateListener is where dskit's server, which always has a gRPC listener,
 // puts it while there is nothing to serve on it: nowhere that others can reach.
 func privateListener() (network, address string) {
@@ -230,7 +237,7 @@ func privateListener() (network, address string) {
 	}
 	var id [8]byte
 	_, _ = rand.Read(id[:])
-	return "unix", "@spillway-" + hex.EncodeToString(id[:])
+	return "unix", privatePrefix + hex.EncodeToString(id[:])
 }
 
 // quietSignals leaves signals to run, which stops things in their order.

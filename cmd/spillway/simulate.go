@@ -133,7 +133,7 @@ func (o *simulateOptions) load() (*policy.Set, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--policy: %w", err)
 	}
-	return policy.Load(data, o.policy, o.ingesters)
+	return loadPolicy(data, o.policy, o.ingesters)
 }
 
 // source is the traffic, and what had to be assumed of it.
@@ -145,6 +145,9 @@ func (o *simulateOptions) source(ctx context.Context, p *progress) (*simulate.Tr
 	data, err := readFile(o.traffic)
 	if err != nil {
 		return nil, nil, fmt.Errorf("--traffic: %w", err)
+	}
+	if err := wrongKind(data, o.traffic, kindTraffic); err != nil {
+		return nil, nil, err
 	}
 	if err := decodeStrict(data, o.traffic, t); err != nil {
 		return nil, nil, err

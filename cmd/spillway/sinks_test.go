@@ -96,10 +96,10 @@ func TestHeadersAreForwarded(t *testing.T) {
 func TestSinkProblemsAreNamed(t *testing.T) {
 	for config, want := range map[string]string{
 		"sinks: {a: {otlp: {protocol: x}}}":                                         "sinks.a.otlp: endpoints is empty",
-		"sinks: {a: {otlp: {endpoints: [http://c:4318], colour: red}}}":             "field colour not found",
+		"sinks: {a: {otlp: {endpoints: [http://c:4318], colour: red}}}":             "unknown field colour",
 		"sinks: {a: {kafka: {brokers: [x]}}}":                                       `sinks.a.kafka: brokers[0] is "x"`,
 		"sinks: {a: {kafka: {brokers: ['x:1'], topics: {log: y}}}}":                 "sinks.a.kafka: topics.log: there is no such stream",
-		"sinks: {a: {kafka: {brokers: ['x:1'], sasl: {machine: plain}}}}":           "field machine not found",
+		"sinks: {a: {kafka: {brokers: ['x:1'], sasl: {machine: plain}}}}":           "unknown field machine",
 		"sinks: {a: {file: {path: x, max_bytes: 1}}}":                               "sinks.a.file: max_bytes is 1",
 		"sinks: {a: {file: {path: x}, otlp: {endpoints: [http://c:4318]}}}":         "sinks.a: needs exactly one of tsdb, remote_write, otlp, kafka, file, discard, and has 2",
 		"sinks: {a: {tsdb: {path: x}}}\nstreams: {logs: {sink: a}}":                 "stores metrics only",

@@ -222,8 +222,8 @@ func TestBadConfiguration(t *testing.T) {
 	require.NoError(t, os.WriteFile(notAFolder, nil, 0o644))
 	empty := notAFolder
 	for name, c := range map[string]struct{ config, want string }{
-		"unknown key":        {"sreams: {}", "field sreams not found"},
-		"unknown sink key":   {"sinks: {a: {tsdb: {path: x, colour: red}}}", "field colour not found"},
+		"unknown key":        {"sreams: {}", "unknown field sreams"},
+		"unknown sink key":   {"sinks: {a: {tsdb: {path: x, colour: red}}}", "unknown field colour"},
 		"wrong type":         {"ingester: {replica_count: many}", "cannot unmarshal"},
 		"bad size":           {"ingester: {route_cache_bytes: 1XB}", `"1XB" is not a size`},
 		"no ingesters":       {"ingester: {replica_count: 0}", "ingester.replica_count"},

@@ -7,6 +7,14 @@ import (
 	"time"
 )
 
+// count writes a number of things; more than one of them have an s.
+func count[N int | int64](n N, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
 // painter colours texts where w is a terminal whose user has not asked for none
 // (NO_COLOR, TERM=dumb); elsewhere it leaves them as they are. Kinds are good, bad,
 // dim and bold.

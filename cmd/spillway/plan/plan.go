@@ -116,7 +116,7 @@ func Make(in Input) (*Plan, error) {
 		add(fmt.Sprintf("%d of %d zones lost", failing, zones), failing, 0, target)
 	}
 	if some > 0 {
-		add(fmt.Sprintf("%d ingesters lost", some), 0, some, target)
+		add(fmt.Sprintf("%d %s lost", some, map[bool]string{true: "ingester", false: "ingesters"}[some == 1]), 0, some, target)
 	}
 	p.Ingesters = p.PerZone * zones
 	for i, s := range p.Scenarios {

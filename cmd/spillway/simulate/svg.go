@@ -23,7 +23,7 @@ func (r *Report) WriteSVG(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="system-ui, sans-serif" font-size="12">`+"\n", plotWidth, 50+panelSpace*len(r.Classes))
 	b.WriteString(`<rect width="100%" height="100%" fill="#fff"/>` + "\n")
-	fmt.Fprintf(&b, `<text x="%d" y="24" font-size="15" font-weight="bold">%s on %d ingester(s), %s s</text>`+"\n", plotLeft, html.EscapeString(r.Stream), r.Ingesters, number(r.Seconds))
+	fmt.Fprintf(&b, `<text x="%d" y="24" font-size="15" font-weight="bold">%s on %s, %s s</text>`+"\n", plotLeft, html.EscapeString(r.Stream), ingesters(r.Ingesters), number(r.Seconds))
 	b.WriteString(`<g font-size="12"><rect x="560" y="13" width="12" height="12" fill="#a9c9ee"/><text x="577" y="23">admitted</text>` +
 		`<rect x="645" y="13" width="12" height="12" fill="#c94f58"/><text x="662" y="23">dropped</text>` +
 		`<line x1="725" x2="749" y1="19" y2="19" stroke="#16202c" stroke-dasharray="5 3"/><text x="755" y="23">rate</text></g>` + "\n")

@@ -15,7 +15,7 @@ type Paint func(text, kind string) string
 // that w returns.
 func (r *Report) WriteText(w io.Writer, paint Paint) error {
 	var b strings.Builder
-	fmt.Fprintf(&b, "%s: %s s on %d ingester(s), stream burst %d\n\n", r.Stream, number(r.Seconds), r.Ingesters, r.BurstNow)
+	fmt.Fprintf(&b, "%s: %s s on %s, stream burst %d\n\n", r.Stream, number(r.Seconds), ingesters(r.Ingesters), r.BurstNow)
 	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(t, "class\trate/s\tpeak/s\toffered\tadmitted\tdropped\tno budget\tgroup > burst\trate\tburst")
 	for _, c := range r.Classes {
@@ -132,4 +132,12 @@ func number(x float64) string {
 		return fmt.Sprintf("%.0f", x)
 	}
 	return fmt.Sprintf("%.4g", x)
+}
+
+// ingesters writes how many there are.
+func ingesters(n int) string {
+	if n == 1 {
+		return "1 ingester"
+	}
+	return fmt.Sprintf("%d ingesters", n)
 }

@@ -97,19 +97,19 @@ func convert(body []byte, format ingester.Format) ([]byte, error) {
 	case ingester.OTLPMetrics:
 		r := pmetricotlp.NewExportRequest()
 		if err := r.UnmarshalJSON(body); err != nil {
-			return nil, err
+			return nil, jsonProblem(body, err)
 		}
 		return r.MarshalProto()
 	case ingester.OTLPTraces:
 		r := ptraceotlp.NewExportRequest()
 		if err := r.UnmarshalJSON(body); err != nil {
-			return nil, err
+			return nil, jsonProblem(body, err)
 		}
 		return r.MarshalProto()
 	}
 	r := plogotlp.NewExportRequest()
 	if err := r.UnmarshalJSON(body); err != nil {
-		return nil, err
+		return nil, jsonProblem(body, err)
 	}
 	return r.MarshalProto()
 }

@@ -46,8 +46,8 @@ func DefaultOptions() Options {
 // a strict decoder stays strict.
 func (o *Options) UnmarshalYAML(unmarshal func(any) error) error {
 	*o = DefaultOptions()
-	type plain Options
-	return unmarshal((*plain)(o))
+	type optionsFields Options
+	return unmarshal((*optionsFields)(o))
 }
 
 // Validate reports every problem of the options, each with the field as the user
