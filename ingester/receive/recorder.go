@@ -88,7 +88,7 @@ func (req *Request) refusalOf(err error) *Refusal {
 	case errors.Is(err, ErrTooLarge):
 		return TooLarge("%v", err)
 	case errors.Is(err, ErrNoMemory):
-		return req.Protocol.OverCapacity()
+		return req.Protocol.NoMemory(req.Memory)
 	}
 	return Malformed(err)
 }

@@ -79,7 +79,7 @@ const jsonFactor = 8
 // fromJSON turns a JSON request into the protobuf one that it stands for, by pdata.
 func (rc *Receiver) fromJSON(req *receive.Request, format ingester.Format) *receive.Refusal {
 	if !req.Memory.Grow(jsonFactor * int64(req.Batch.Size)) {
-		return req.Protocol.OverCapacity()
+		return req.Protocol.NoMemory(req.Memory)
 	}
 	message, err := convert(req.Body(), format)
 	if err != nil {
