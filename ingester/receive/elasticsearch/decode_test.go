@@ -18,7 +18,7 @@ func run(t testing.TB, body, index string) ([]receivetest.Record, *decoder, erro
 	t.Helper()
 	var out receive.Records
 	var d decoder
-	out.Reset(nil, "elasticsearch", at, 1<<20, func(int64) bool { return true })
+	out.Reset(nil, "elasticsearch", at, receive.Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
 	err := d.decode(&out, []byte(body), index)
 	return receivetest.Records(t, out.Bytes()), &d, err
 }
@@ -66,10 +66,10 @@ func TestOneBadDocumentAmongGoodOnes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got, 4)
 	require.Equal(t, "good, too", got[3].Body)
-	require.Equal(t, 6, d.invalid())
+	require.Equal(t, 6, d.invalid)
 	var bad []int
 	for i, it := range d.items {
-		if it.err != nil {
+		if it.reason != "" {
 			bad = append(bad, i)
 		}
 	}
@@ -99,7 +99,7 @@ func FuzzBulk(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body, index string) {
 		got, d, err := run(t, body, index)
 		if err == nil {
-			require.Equal(t, len(d.items), len(got)+d.invalid(), "each action has one outcome")
+			require.Equal(t, len(d.items), len(got)+d.invalid, "each action has one outcome")
 		}
 	})
 }
