@@ -1,6 +1,7 @@
 package elasticsearch
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/ingester/receive"
 	"github.com/spillway-telemetry/spillway/ingester/receive/receivetest"
 )
@@ -102,4 +104,39 @@ func FuzzBulk(f *testing.F) {
 			require.Equal(t, len(d.items), len(got)+d.invalid, "each action has one outcome")
 		}
 	})
+}
+
+// TestAnswersArePaidFor takes the memory of every item and of its answer before anything
+// is stored, and says no more of what is wrong than helps.
+func TestAnswersArePaidFor(t *testing.T) {
+	var body strings.Builder
+	for i, id := range []string{"", "7", "\x01\x02\"", "ümläut", "\xff", strings.Repeat("i", 2000)} {
+		quoted, err := json.Marshal(id)
+		require.NoError(t, err)
+		for _, action := range []string{"create", "index", "update", "delete"} {
+			body.WriteString(`{"` + action + `":{"_index":` + string(quoted) + `,"_id":` + string(quoted) + "}}\n")
+			if action != "delete" {
+				body.WriteString([]string{`{"doc":{"message":"m"}}`, "{" + strings.Repeat("x", 5000), "1", "", `{"\`, `{}`}[i] + "\n")
+			}
+		}
+	}
+	var taken int64
+	var out receive.Records
+	var d decoder
+	out.Reset(nil, "elasticsearch", at, receive.Bounds{Bytes: 1 << 20, Grow: func(n int64) bool { taken += n; return true }})
+	require.NoError(t, d.decode(&out, []byte(body.String()), "i"))
+	require.Len(t, d.items, 24)
+	groups := make([]ingester.Group, out.Count())
+	for _, verdict := range []ingester.Verdict{ingester.Admitted, ingester.Invalid} {
+		for i := range groups {
+			groups[i].Verdict = verdict
+		}
+		answer := d.answer(groups, time.Second)
+		require.True(t, json.Valid(answer), "%s", answer)
+		require.LessOrEqual(t, len(answer), 64+d.answerBytes, "it was allocated once")
+	}
+	require.GreaterOrEqual(t, taken, int64(d.answerBytes))
+	for _, it := range d.items {
+		require.LessOrEqual(t, len(it.reason), maxReason)
+	}
 }

@@ -263,10 +263,14 @@ func (d *decoder) message(v []byte) error {
 	if d.sources, err = receive.Append(d.out, d.sources, s); err != nil {
 		return err
 	}
+	before := len(d.events)
 	for e := range receive.Elements(events) {
 		if err := d.reject(d.event(e)); err != nil {
 			return err
 		}
+	}
+	if len(d.events) == before {
+		d.sources = d.sources[:len(d.sources)-1] // of nothing
 	}
 	return nil
 }
