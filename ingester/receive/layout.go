@@ -108,14 +108,15 @@ func (j *JSON) heed(text string) {
 func (j *JSON) Level(text string) { j.level, j.rank = strings.Clone(text), 0 }
 
 // SplitTags appends the tags of a list with commas, empty ones left out, until there is
-// one more than a record may have: millions of tags are a few bytes on the wire.
+// one more than a record may have: millions of tags are a few bytes on the wire. They
+// are copies.
 func SplitTags(tags []string, list string) []string {
 	for t := range strings.SplitSeq(list, ",") {
 		if len(tags) > MaxAttributes {
 			break
 		}
 		if t = strings.TrimSpace(t); t != "" {
-			tags = append(tags, t)
+			tags = append(tags, strings.Clone(t))
 		}
 	}
 	return tags

@@ -184,7 +184,7 @@ func (d *decoder) takeText(to *string, v []byte) bool {
 func (d *decoder) takeTags(v []byte) bool {
 	switch {
 	case receive.IsString(v):
-		d.said = receive.SplitTags(d.said, strings.Clone(d.json.Text(v)))
+		d.said = receive.SplitTags(d.said, d.json.Text(v))
 	case receive.IsArray(v):
 		d.said = receive.TagsOf(d.said, &d.json, v)
 	default:

@@ -226,7 +226,7 @@ func (d *decoder) takeTags(v []byte) bool {
 	case receive.IsArray(v):
 		d.tags = receive.TagsOf(d.tags, &d.json, v)
 	case receive.IsString(v):
-		d.tags = receive.SplitTags(d.tags, strings.Clone(d.json.Text(v)))
+		d.tags = receive.SplitTags(d.tags, d.json.Text(v))
 	case receive.IsObject(v):
 		if len(d.named) <= receive.MaxAttributes {
 			d.named = append(d.named, v)
