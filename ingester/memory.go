@@ -58,22 +58,33 @@ type Memory struct {
 	held    int64
 	buffers []*[]byte
 	room    [2]*[]byte // for buffers: most requests need no more
+	never   bool
 }
 
 // Memory opens an account for one request.
 func (in *Ingester) Memory() *Memory { return &Memory{budget: &in.budget} }
 
-// Grow takes n more bytes and reports whether they were there.
+// Grow takes n more bytes and reports whether they were there. If they were not,
+// Never says whether they can ever be.
 func (m *Memory) Grow(n int64) bool {
 	if n <= 0 {
 		return true
 	}
 	if !m.budget.reserve(n) {
+		m.never = m.never || n > m.budget.limit-m.held
 		return false
 	}
 	m.held += n
 	return true
 }
+
+// Never reports whether bytes were refused that the whole budget does not have beside
+// what the request holds itself: to send it again cannot help, however idle the
+// ingester is then.
+func (m *Memory) Never() bool { return m.never }
+
+// Limit is the whole budget, in bytes.
+func (m *Memory) Limit() int64 { return m.budget.limit }
 
 // Buffer returns an empty buffer with room for at least n bytes, all of which is
 // taken from the budget; ok is false if that was not there. The buffer belongs to

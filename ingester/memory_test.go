@@ -73,6 +73,19 @@ func TestMemoryIsAccountedFor(t *testing.T) {
 	}
 }
 
+// What the whole budget could not hold is told from what it cannot hold now.
+func TestMemoryThatNeverFits(t *testing.T) {
+	in := &Ingester{budget: budget{limit: 1000}}
+	other, m := in.Memory(), in.Memory()
+	require.True(t, other.Grow(600))
+	require.True(t, m.Grow(300))
+	require.False(t, m.Grow(700))
+	require.False(t, m.Never(), "alone it would have fitted")
+	require.False(t, m.Grow(701))
+	require.True(t, m.Never(), "it holds 300 itself")
+	require.False(t, other.Never())
+}
+
 // A buffer that came back is handed to the next request of its size.
 func TestMemoryIsReused(t *testing.T) {
 	in := &Ingester{budget: budget{limit: 1 << 30}}

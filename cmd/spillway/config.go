@@ -64,7 +64,8 @@ type ServerConfig struct {
 	// Largest request body when decompressed. Larger ones are answered 413.
 	MaxDecodedBytes ByteSize `yaml:"max_decoded_bytes"`
 	// Bytes of requests that may be in memory at once, compressed and
-	// decompressed. What does not fit is refused and sent again.
+	// decompressed. What does not fit is refused and sent again; a request that needs
+	// more than this alone is answered 413. OTLP as JSON takes 8 times its size.
 	MaxRequestBytes ByteSize `yaml:"max_request_bytes"`
 	// Memory that the whole process is to stay below; the garbage collector works
 	// harder as it comes close. 0: max_request_bytes, route_cache_bytes for each
@@ -76,7 +77,8 @@ type ServerConfig struct {
 	// Series in one request. More are answered 413.
 	MaxSeriesPerRequest int `yaml:"max_series_per_request"`
 	// Samples, histograms and exemplars in one request; data points, log records or
-	// spans of OTLP. More are answered 413.
+	// spans of OTLP; lines, documents or events of all others, those that cannot be read
+	// as well. More are answered 413.
 	MaxItemsPerRequest int `yaml:"max_items_per_request"`
 	// Request headers that sinks may pass on, such as X-Scope-OrgID.
 	ForwardHeaders []string `yaml:"forward_headers"`

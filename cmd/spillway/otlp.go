@@ -97,7 +97,7 @@ func (p *process) newFront() *receive.Front {
 	c := p.config.Server
 	return &receive.Front{
 		Ingester:       p.ingester,
-		Limits:         receive.Limits{BodyBytes: int(c.MaxBodyBytes), DecodedBytes: int(c.MaxDecodedBytes)},
+		Limits:         receive.Limits{BodyBytes: int(c.MaxBodyBytes), DecodedBytes: int(c.MaxDecodedBytes), Items: c.MaxItemsPerRequest},
 		ForwardHeaders: c.ForwardHeaders,
 	}
 }

@@ -30,6 +30,11 @@ const (
 // refuses documents with more than 1000 fields, Datadog logs with more than 256.
 const MaxAttributes = 1024
 
+// maxNameBytes is how many bytes the names of these may have together. The names of
+// nested fields repeat those of the levels above, so that without a bound a single long
+// name grows with the number of fields below it.
+const maxNameBytes = 1 << 20
+
 // Attributes is the list of attributes of a record or of its resource. OTLP demands
 // that keys differ: the first value of a key counts, others are left out and
 // counted.
@@ -52,11 +57,14 @@ func (a *Attributes) reset(field protowire.Number) {
 	}
 }
 
+// bytes is how much memory is held.
+func (a *Attributes) bytes() int { return cap(a.encoded) + cap(a.names) + cap(a.value) }
+
 // Len is how many attributes there are.
 func (a *Attributes) Len() int { return len(a.ends) }
 
-// TooMany reports whether there were more than MaxAttributes; the record should
-// then be discarded.
+// TooMany reports whether there were more than MaxAttributes, or their names were
+// longer than any sender's; the record should then be discarded.
 func (a *Attributes) TooMany() bool { return a.tooMany }
 
 // String adds a text. Invalid UTF-8 in it is replaced, since protobuf has no place
@@ -113,7 +121,7 @@ func (a *Attributes) open(key string) (start int, ok bool) {
 		a.repeated++
 		return 0, false
 	}
-	if len(a.ends) >= MaxAttributes {
+	if len(a.ends) >= MaxAttributes || len(a.names)+len(key) > maxNameBytes {
 		a.tooMany = true
 		return 0, false
 	}

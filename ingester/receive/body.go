@@ -40,7 +40,7 @@ func (f *Front) read(p *Protocol, r *http.Request, memory *ingester.Memory) ([]b
 	case errors.Is(err, errTooLarge):
 		return nil, TooLarge("the body is larger than server.max_body_bytes, which is %d", limit)
 	case errors.Is(err, errNoMemory):
-		return nil, p.OverCapacity()
+		return nil, p.NoMemory(memory)
 	}
 	return nil, &Refusal{Status: http.StatusBadRequest, Text: "the body did not arrive whole: " + err.Error()}
 }
@@ -117,7 +117,7 @@ func (f *Front) unpack(req *Request) *Refusal {
 	case errors.Is(err, errTooLarge):
 		return f.tooLarge()
 	case errors.Is(err, errNoMemory):
-		return req.Protocol.OverCapacity()
+		return req.Protocol.NoMemory(req.Memory)
 	case errors.As(err, &unknown):
 		return Unsupported("%v", err)
 	}

@@ -12,10 +12,13 @@ import (
 	"github.com/spillway-telemetry/spillway/ingester"
 )
 
-// Limits bounds the bytes of one request.
+// Limits bounds one request.
 type Limits struct {
 	BodyBytes    int // as they are sent
 	DecodedBytes int // decompressed
+	// Items that a receiver of another protocol than OTLP may find in it, valid or not;
+	// 0: any number.
+	Items int
 }
 
 // Front takes requests from their header to their decoded bytes. It is made once

@@ -172,11 +172,20 @@ func TestBodyThatEnds(t *testing.T) {
 	require.Equal(t, 413, post(f, io.LimitReader(zeros{}, 1<<20+1)).Code)
 	require.Zero(t, handled)
 	require.Equal(t, 200, post(f, io.LimitReader(zeros{}, 1<<20)).Code, "the limit itself is allowed")
-	rec := post(newFront(t, 40<<10, ""), io.LimitReader(zeros{}, 64<<10))
+	busy := newFront(t, 256<<10, "")
+	others := busy.Ingester.Memory()
+	require.True(t, others.Grow(216<<10))
+	rec := post(busy, io.LimitReader(zeros{}, 64<<10))
 	require.Equal(t, 429, rec.Code)
 	require.NotEmpty(t, rec.Header().Get("Retry-After"))
 	p.ShedStatus = 503
-	require.Equal(t, 503, post(newFront(t, 40<<10, ""), io.LimitReader(zeros{}, 64<<10)).Code)
+	require.Equal(t, 503, post(busy, io.LimitReader(zeros{}, 64<<10)).Code)
+	others.Release()
+	require.Equal(t, 200, post(busy, io.LimitReader(zeros{}, 64<<10)).Code, "it was right to come back")
+	rec = post(newFront(t, 40<<10, ""), io.LimitReader(zeros{}, 64<<10))
+	require.Equal(t, 413, rec.Code, "what never fits must not come back")
+	require.Empty(t, rec.Header().Get("Retry-After"))
+	require.Contains(t, rec.Body.String(), "server.max_request_bytes, which is 40960")
 	require.True(t, f.Ingester.Memory().Grow(4<<20), "all memory is given back")
 }
 

@@ -67,23 +67,63 @@ func (j *JSON) Check(data []byte) ([]byte, error) {
 // space between them, and ends with an error where one is not valid.
 func (j *JSON) Values(data []byte) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
+		if _, err := j.values(data, func(v []byte) bool { return yield(v, nil) }); err != nil {
+			yield(nil, fmt.Errorf("%w: %w", ErrJSON, err))
+		}
+	}
+}
+
+// ErrLine is what every error of Lines wraps that is about one line.
+var ErrLine = errors.New("a line is not valid JSON")
+
+// Lines yields the JSON values that follow each other in data, as Values does, but goes
+// on where one is not valid: from there on every line stands for itself, and one that is
+// not valid is yielded as ErrLine. Data that starts as an array ends with ErrJSON where
+// that is not valid, and so does data in which there is no valid value.
+func (j *JSON) Lines(data []byte) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		read := false
+		rest, failed := j.values(data, func(v []byte) bool { read = true; return yield(v, nil) })
+		if failed == nil {
+			return
+		}
+		first := fmt.Errorf("%w: %w", ErrJSON, failed)
+		if bytes.HasPrefix(skipSpace(data), []byte("[")) {
+			yield(nil, first)
+			return
+		}
+		for line := range bytes.Lines(rest) {
+			more := true
+			_, failed := j.values(line, func(v []byte) bool { read, more = true, yield(v, nil); return more })
+			if failed != nil {
+				more = yield(nil, fmt.Errorf("%w: %w", ErrLine, failed))
+			}
+			if !more {
+				return
+			}
+		}
+		if !read {
+			yield(nil, first)
+		}
+	}
+}
+
+// values calls do for the values that follow each other in data until it returns false,
+// or to the first that is not valid, at which rest starts.
+func (j *JSON) values(data []byte, do func(v []byte) bool) (rest []byte, err error) {
+	for {
 		j.start(data)
-		for {
-			v, err := j.dec.ReadValue()
-			if err == io.EOF {
-				return
-			}
-			if err != nil {
-				yield(nil, fmt.Errorf("%w: %w", ErrJSON, err))
-				return
-			}
-			// The decoder may be used for another text before the next value.
-			rest := data[j.dec.InputOffset():]
-			if !yield(v, nil) {
-				return
-			}
-			data = rest
-			j.start(data)
+		v, err := j.dec.ReadValue()
+		switch {
+		case err == io.EOF:
+			return nil, nil
+		case err != nil:
+			return data, err
+		}
+		// The decoder may be used for another text before the next value.
+		data = data[j.dec.InputOffset():]
+		if !do(v) {
+			return data, nil
 		}
 	}
 }

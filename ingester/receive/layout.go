@@ -107,6 +107,34 @@ func (j *JSON) heed(text string) {
 // any attribute.
 func (j *JSON) Level(text string) { j.level, j.rank = strings.Clone(text), 0 }
 
+// SplitTags appends the tags of a list with commas, empty ones left out, until there is
+// one more than a record may have: millions of tags are a few bytes on the wire. They
+// are copies.
+func SplitTags(tags []string, list string) []string {
+	for t := range strings.SplitSeq(list, ",") {
+		if len(tags) > MaxAttributes {
+			break
+		}
+		if t = strings.TrimSpace(t); t != "" {
+			tags = append(tags, strings.Clone(t))
+		}
+	}
+	return tags
+}
+
+// TagsOf is SplitTags for a checked array with a tag in each element.
+func TagsOf(tags []string, j *JSON, array []byte) []string {
+	for v := range Elements(array) {
+		if len(tags) > MaxAttributes {
+			break
+		}
+		if t := strings.TrimSpace(j.Text(v)); t != "" {
+			tags = append(tags, strings.Clone(t))
+		}
+	}
+	return tags
+}
+
 // Tags adds tags as Datadog writes them, name:value. The values of a name that
 // stands more than once become a list; tags without a name become the list named
 // tags.

@@ -1,7 +1,6 @@
 package receive
 
 import (
-	"errors"
 	"sync"
 
 	"github.com/spillway-telemetry/spillway/ingester"
@@ -43,9 +42,13 @@ func (r *Recorder[D]) Finish(req *Request, decode func(d *D, out *Records) (inva
 		rec = &recording[D]{}
 	}
 	limits := req.front.Limits
-	rec.records.Reset(req.Scratch, r.Scope, req.Batch.Received, limits.DecodedBytes, req.Memory.Grow)
+	rec.records.Reset(req.Scratch, r.Scope, req.Batch.Received, Bounds{
+		Bytes: limits.DecodedBytes, Items: limits.Items, Grow: req.Memory.Grow, Context: req.HTTP.Context(),
+	})
+	// What a decoder keeps is bounded by what it read and what it took from the budget.
+	read := req.Batch.Size
 	defer func() {
-		if rec.records.small() {
+		if read+int(rec.records.spent) <= keepBytes {
 			r.pool.Put(rec)
 		}
 	}()
@@ -71,26 +74,10 @@ func (r *Recorder[D]) Finish(req *Request, decode func(d *D, out *Records) (inva
 	return result, refusal
 }
 
-// small says whether the memory is worth being kept for the next request.
-func (r *Records) small() bool {
-	return cap(r.record)+cap(r.Attributes.encoded)+cap(r.Attributes.value)+cap(r.Resource.encoded)+cap(r.Resource.value) <= keepBytes
-}
-
 // unread counts a batch of which no item is known.
 func (req *Request) unread(refusal *Refusal) *Refusal {
 	req.front.Ingester.CountUnread(req.Batch.Stream, refusal.Capacity)
 	return refusal
-}
-
-// refusalOf is the answer to a message that could not be decoded.
-func (req *Request) refusalOf(err error) *Refusal {
-	switch {
-	case errors.Is(err, ErrTooLarge):
-		return TooLarge("%v", err)
-	case errors.Is(err, ErrNoMemory):
-		return req.Protocol.OverCapacity()
-	}
-	return Malformed(err)
 }
 
 // DecodedLimit is how many bytes a request may have when decoded.

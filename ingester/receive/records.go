@@ -2,7 +2,6 @@ package receive
 
 import (
 	"encoding/binary"
-	"errors"
 	"slices"
 	"time"
 
@@ -33,22 +32,14 @@ const (
 	fieldEventName      = 12
 )
 
-// Errors of Records.Add. They are about the request, not about a record.
-var (
-	// ErrTooLarge says that what a request stands for does not fit into the size that
-	// one request may have when decoded.
-	ErrTooLarge = errors.New("what the request holds is larger than server.max_decoded_bytes allows")
-	// ErrNoMemory says that the budget of bytes in memory is used up.
-	ErrNoMemory = errors.New("the budget of bytes in memory is used up")
-)
-
 // Records writes log records one after the other as the bytes of an OTLP
 // ExportLogsServiceRequest. Nothing is built on the way: an attribute is encoded
 // when it is said.
 //
 // A record is begun by what is said of it and ended by Add or Discard. Records
 // that follow each other with the same resource attributes stand in one
-// ResourceLogs. The zero value is not ready; Reset makes it so. It is reused from
+// ResourceLogs. A resource that many records have in common is said once, between
+// Hold and Release. The zero value is not ready; Reset makes it so. It is reused from
 // request to request by one goroutine at a time.
 type Records struct {
 	// Resource and Attributes are those of the record being written.
@@ -57,28 +48,34 @@ type Records struct {
 	out      []byte
 	scope    []byte // the encoded InstrumentationScope.name
 	observed uint64
-	limit    int
-	grow     func(n int64) bool
 	reserved int // how many bytes of out were taken from the budget
 	count    int
+	spending
+	scratch int // bytes that records are put together in, as far as they are paid for
+	// repeated counts the bytes of resources that were said for each record anew.
+	repeated int
 	// resourceLogs and scopeLogs are where the content of the open messages starts,
 	// 0 when none is open; sameAs is the resource that they are for.
 	resourceLogs, scopeLogs int
 	sameAs                  []byte
+	// held says that Resource is kept from record to record, opened that the open
+	// messages are for it.
+	held, opened bool
 
 	record []byte // LogRecord fields but attributes
 	body   bool
 }
 
 // Reset forgets everything and appends to into from now on. The scope says which
-// receiver wrote the records; observed is when they came in. What comes out may
-// have limit bytes; grow takes them from the budget of memory, before they are used.
-func (r *Records) Reset(into []byte, scope string, observed time.Time, limit int, grow func(n int64) bool) {
+// receiver wrote the records; observed is when they came in.
+func (r *Records) Reset(into []byte, scope string, observed time.Time, bounds Bounds) {
 	r.Resource.reset(fieldResourceAttributes)
 	r.Attributes.reset(fieldAttributes)
 	r.out, r.scope = into[:0], append(r.scope[:0], scope...)
-	r.observed, r.limit, r.grow, r.reserved, r.count = unixNano(observed), limit, grow, 0, 0
+	r.observed, r.reserved, r.count = unixNano(observed), 0, 0
+	r.spending, r.scratch, r.repeated = spending{Bounds: bounds}, r.scratchBytes(), 0
 	r.resourceLogs, r.scopeLogs, r.sameAs = 0, 0, r.sameAs[:0]
+	r.held, r.opened = false, false
 	r.record, r.body = r.record[:0], false
 }
 
@@ -120,13 +117,45 @@ func (r *Records) EventName(name string) {
 	r.record = appendText(r.record, name)
 }
 
-// Add ends the record and puts it behind the others.
+// Hold makes what Resource says that of every record to come, until Release: it is
+// encoded and compared once, however many they are.
+func (r *Records) Hold() { r.held, r.opened = true, false }
+
+// Release ends what Hold began, and forgets the resource.
+func (r *Records) Release() {
+	r.held, r.opened = false, false
+	r.Resource.reset(fieldResourceAttributes)
+}
+
+// repeats is how many times Bounds.Bytes the resources may have together that are said
+// for each record anew but written only once. It bounds the work that, say, a long
+// parameter of the address causes for each of very many tiny records.
+const repeats = 4
+
+// Add ends the record and puts it behind the others. Its error ends the request.
 func (r *Records) Add() error {
 	defer r.Discard()
-	if err := r.reserve(len(r.record) + len(r.Attributes.encoded) + len(r.Resource.encoded) + len(r.scope) + headers); err != nil {
+	if n := r.scratchBytes(); n > r.scratch {
+		if err := r.Spend(n - r.scratch); err != nil {
+			return err
+		}
+		r.scratch = n
+	}
+	around := 0
+	if !r.opened {
+		around = len(r.Resource.encoded) + len(r.scope)
+		r.repeated += len(r.Resource.encoded)
+	}
+	if r.repeated/repeats > r.Bounds.Bytes {
+		return ErrTooLarge
+	}
+	if err := r.reserve(len(r.record) + len(r.Attributes.encoded) + around + headers); err != nil {
 		return err
 	}
-	r.openFor(r.Resource.encoded)
+	if !r.opened {
+		r.openFor(r.Resource.encoded)
+		r.opened = r.held
+	}
 	at := 0
 	r.out, at = openMessage(r.out, fieldLogRecords)
 	r.out = append(r.out, r.record...)
@@ -149,14 +178,14 @@ const headers = 96
 // reserve makes room for n more bytes.
 func (r *Records) reserve(n int) error {
 	need := len(r.out) + n
-	if need > r.limit {
+	if need > r.Bounds.Bytes {
 		return ErrTooLarge
 	}
 	if need <= r.reserved {
 		return nil
 	}
-	step := max(need-r.reserved, min(max(32<<10, r.reserved), r.limit-r.reserved))
-	if !r.grow(int64(step)) {
+	step := max(need-r.reserved, min(max(32<<10, r.reserved), r.Bounds.Bytes-r.reserved))
+	if !r.Grow(int64(step)) {
 		return ErrNoMemory
 	}
 	r.reserved += step
@@ -166,9 +195,16 @@ func (r *Records) reserve(n int) error {
 
 // Discard forgets the record being written.
 func (r *Records) Discard() {
-	r.Resource.reset(fieldResourceAttributes)
+	if !r.held {
+		r.Resource.reset(fieldResourceAttributes)
+	}
 	r.Attributes.reset(fieldAttributes)
 	r.record, r.body = r.record[:0], false
+}
+
+// scratchBytes is how large the buffers are that records are put together in.
+func (r *Records) scratchBytes() int {
+	return cap(r.record) + r.Attributes.bytes() + r.Resource.bytes()
 }
 
 // Count is how many records were added.

@@ -26,7 +26,7 @@ func decode(t testing.TB, r *Records) plog.Logs {
 
 func TestRecordsReadAsTheyWereWritten(t *testing.T) {
 	var r Records
-	r.Reset(nil, "test", now, 1<<20, func(int64) bool { return true })
+	r.Reset(nil, "test", now, Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
 	long := strings.Repeat("x", 300)
 	r.Resource.String("service.name", "shop")
 	r.Time(7)
@@ -67,7 +67,7 @@ func TestRecordsReadAsTheyWereWritten(t *testing.T) {
 
 func TestRecordsStayWithinTheirLimit(t *testing.T) {
 	var r Records
-	r.Reset(nil, "test", now, 500, func(int64) bool { return true })
+	r.Reset(nil, "test", now, Bounds{Bytes: 500, Grow: func(int64) bool { return true }})
 	r.Body(strings.Repeat("x", 300))
 	require.NoError(t, r.Add())
 	r.Body(strings.Repeat("x", 300))
@@ -78,7 +78,7 @@ func TestRecordsStayWithinTheirLimit(t *testing.T) {
 
 func TestAttributesAreBoundedAndUnique(t *testing.T) {
 	var r Records
-	r.Reset(nil, "test", now, 1<<20, func(int64) bool { return true })
+	r.Reset(nil, "test", now, Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
 	for range 2 {
 		for i := range MaxAttributes {
 			r.Attributes.Int(fmt.Sprint("key", i), int64(i))
@@ -96,7 +96,7 @@ func TestAttributesAreBoundedAndUnique(t *testing.T) {
 
 func TestInvalidUTF8IsReplaced(t *testing.T) {
 	var r Records
-	r.Reset(nil, "test", now, 1<<20, func(int64) bool { return true })
+	r.Reset(nil, "test", now, Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
 	r.Body("a\xffb")
 	r.Attributes.String("k\xff", "v\xff")
 	r.Severity("\xff")
@@ -192,7 +192,7 @@ func TestJSONValuesBecomeAttributes(t *testing.T) {
 		}
 		checked, err := j.Check(text)
 		require.NoError(t, err)
-		r.Reset(nil, "test", now, 1<<20, func(int64) bool { return true })
+		r.Reset(nil, "test", now, Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
 		j.Attribute(&r.Attributes, "v", checked)
 		require.NoError(t, r.Add())
 		want := map[string]any{}
@@ -210,7 +210,7 @@ func TestDeepNestingStaysText(t *testing.T) {
 			text := strings.Repeat(c.open, depth) + "1" + strings.Repeat(c.close, depth)
 			v, err := j.Check([]byte(text))
 			require.NoError(t, err)
-			r.Reset(nil, "test", now, 1<<20, func(int64) bool { return true })
+			r.Reset(nil, "test", now, Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
 			j.Attribute(&r.Attributes, "v", v)
 			require.NoError(t, r.Add())
 			attrs := decode(t, &r).ResourceLogs().At(0).ScopeLogs().At(0).LogRecords().At(0).Attributes()
@@ -301,7 +301,7 @@ func FuzzJSON(f *testing.F) {
 			return
 		}
 		var r Records
-		r.Reset(nil, "fuzz", now, 1<<20, func(int64) bool { return true })
+		r.Reset(nil, "fuzz", now, Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
 		j.Attribute(&r.Attributes, "v", v)
 		if r.Add() == nil {
 			require.Equal(t, 1, decode(t, &r).LogRecordCount())

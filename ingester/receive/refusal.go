@@ -99,10 +99,19 @@ func (p *Protocol) shed(err error) *Refusal {
 	return f
 }
 
-// OverCapacity refuses a request for which there is no memory now.
-func (p *Protocol) OverCapacity() *Refusal {
+// overCapacity refuses a request for which there is no memory now.
+func (p *Protocol) overCapacity() *Refusal {
 	return &Refusal{Status: p.shedStatus(), Capacity: true, RetryAfter: time.Second,
 		Text: "at capacity: server.max_request_bytes of requests are in memory; please send it again"}
+}
+
+// NoMemory refuses a request for which a reservation of memory has failed: for now,
+// or with 413 if it cannot succeed at any time.
+func (p *Protocol) NoMemory(memory *ingester.Memory) *Refusal {
+	if memory.Never() {
+		return TooLarge("this request alone needs more memory than server.max_request_bytes, which is %d, has for all of them; send less in one", memory.Limit())
+	}
+	return p.overCapacity()
 }
 
 func (p *Protocol) shedStatus() int {

@@ -19,7 +19,7 @@ func run(t testing.TB, decode func(d *decoder, out *receive.Records) error) ([]r
 	t.Helper()
 	var out receive.Records
 	var d decoder
-	out.Reset(nil, "datadog", at, 1<<20, func(int64) bool { return true })
+	out.Reset(nil, "datadog", at, receive.Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
 	err := decode(&d, &out)
 	return receivetest.Records(t, out.Bytes()), &d, err
 }

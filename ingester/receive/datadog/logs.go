@@ -2,6 +2,7 @@ package datadog
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -25,12 +26,9 @@ func commonOf(query url.Values) common {
 	}
 }
 
-func splitTags(lists ...string) []string {
-	var tags []string
+func splitTags(lists ...string) (tags []string) {
 	for _, list := range lists {
-		if list != "" {
-			tags = append(tags, strings.Split(list, ",")...)
-		}
+		tags = receive.SplitTags(tags, list)
 	}
 	return tags
 }
@@ -61,7 +59,14 @@ func (d *decoder) logs(out *receive.Records, body []byte, c common, plain bool) 
 	if plain && !startsAsJSON(body) {
 		return d.lines(out, body, c)
 	}
-	for v, err := range d.json.Values(body) {
+	for v, err := range d.json.Lines(body) {
+		if errors.Is(err, receive.ErrLine) {
+			d.reject(out, err)
+			if err := out.Item(); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("the body is %w", err)
 		}
@@ -93,6 +98,9 @@ func (d *decoder) lines(out *receive.Records, body []byte, c common) error {
 		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
 			continue
 		}
+		if err := out.Item(); err != nil {
+			return err
+		}
 		d.common, d.said = c, d.said[:0]
 		out.Body(receive.ViewText(line))
 		if err := d.finish(out); err != nil {
@@ -104,6 +112,9 @@ func (d *decoder) lines(out *receive.Records, body []byte, c common) error {
 
 // record adds one object. What is wrong with it alone makes it invalid.
 func (d *decoder) record(out *receive.Records, v []byte, c common) error {
+	if err := out.Item(); err != nil {
+		return err
+	}
 	d.common, d.said = c, d.said[:0]
 	if err := d.json.Record(out, &d.layout, v); err != nil {
 		d.reject(out, err)
@@ -114,12 +125,12 @@ func (d *decoder) record(out *receive.Records, v []byte, c common) error {
 
 // finish puts the common attributes on the record and adds it.
 func (d *decoder) finish(out *receive.Records) error {
-	tags := append(d.said, d.tags...)
-	d.said = tags[:len(d.said)]
-	if len(tags) > receive.MaxAttributes {
+	if len(d.said)+len(d.tags) > receive.MaxAttributes {
 		d.reject(out, errTooMany)
 		return nil
 	}
+	tags := append(d.said, d.tags...)
+	d.said = tags[:len(d.said)]
 	out.Resource.Text("service.name", d.service)
 	out.Resource.Text("host.name", d.host)
 	out.Resource.Text("source", d.source)
@@ -173,11 +184,9 @@ func (d *decoder) takeText(to *string, v []byte) bool {
 func (d *decoder) takeTags(v []byte) bool {
 	switch {
 	case receive.IsString(v):
-		d.said = append(d.said, splitTags(strings.Clone(d.json.Text(v)))...)
+		d.said = receive.SplitTags(d.said, d.json.Text(v))
 	case receive.IsArray(v):
-		for t := range receive.Elements(v) {
-			d.said = append(d.said, strings.Clone(d.json.Text(t)))
-		}
+		d.said = receive.TagsOf(d.said, &d.json, v)
 	default:
 		return false
 	}

@@ -19,6 +19,9 @@ func (d *decoder) rum(out *receive.Records, body []byte, c common) error {
 		v, err := d.json.Check(line)
 		if err != nil {
 			d.reject(out, err)
+			if err := out.Item(); err != nil {
+				return err
+			}
 			continue
 		}
 		d.layout.Take = func(name string, v []byte) bool { return d.takeEvent(out, name, v) }

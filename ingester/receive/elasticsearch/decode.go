@@ -12,27 +12,19 @@ import (
 // decoder turns bulk requests into log records and remembers an item for each
 // action. It is reused by one goroutine at a time.
 type decoder struct {
-	json  receive.JSON
-	items []item
+	json    receive.JSON
+	items   []item
+	invalid int
+	// answerBytes is more than the answer of all items takes.
+	answerBytes int
 }
 
 // item is what the answer says of one action.
 type item struct {
 	action    string
 	index, id string
-	// err is why the document is invalid; nil for the records that went on.
-	err error
-}
-
-// invalid counts the items that are none of the records.
-func (d *decoder) invalid() int {
-	n := 0
-	for i := range d.items {
-		if d.items[i].err != nil {
-			n++
-		}
-	}
-	return n
+	// reason is why the document is invalid; empty for the records that went on.
+	reason string
 }
 
 func layout() receive.Layout {
@@ -57,7 +49,7 @@ var (
 // Elasticsearch, since it cannot be known what the next line is.
 func (d *decoder) decode(out *receive.Records, body []byte, defaultIndex string) error {
 	clear(d.items)
-	d.items = d.items[:0]
+	d.items, d.invalid, d.answerBytes = d.items[:0], 0, 0
 	l := layout()
 	for number := 1; len(body) > 0; number++ {
 		var line []byte
@@ -68,20 +60,43 @@ func (d *decoder) decode(out *receive.Records, body []byte, defaultIndex string)
 		if err != nil {
 			return fmt.Errorf("line %d of the bulk request: %w", number, err)
 		}
-		if it.action == "delete" {
-			it.err = errDelete
-			d.items = append(d.items, it)
-			continue
+		if err := out.Item(); err != nil {
+			return err
 		}
-		number++
-		var document []byte
-		document, body = nextLine(body)
-		if it.err = d.document(out, &l, &it, document); errors.Is(it.err, receive.ErrTooLarge) || errors.Is(it.err, receive.ErrNoMemory) {
-			return it.err
+		err = errDelete
+		if it.action != "delete" {
+			number++
+			var document []byte
+			document, body = nextLine(body)
+			err = d.document(out, &l, &it, document)
 		}
-		d.items = append(d.items, it)
+		if err = d.keep(out, it, err); err != nil {
+			return err
+		}
 	}
 	return nil
+}
+
+// maxReason is how many bytes of what is wrong with a document are answered.
+const maxReason = 300
+
+// keep remembers an action and what is wrong with its document, nil for nothing. It takes
+// the memory of its answer: once the records are stored it would be too late.
+func (d *decoder) keep(out *receive.Records, it item, wrong error) (err error) {
+	if receive.EndsRequest(wrong) {
+		return wrong
+	}
+	if wrong != nil {
+		d.invalid++
+		it.reason = strings.ToValidUTF8(wrong.Error(), "?")
+		it.reason = strings.Clone(it.reason[:min(len(it.reason), maxReason)])
+	}
+	n := it.answerBytes()
+	d.answerBytes += n
+	if err = out.Spend(n + len(it.reason) + len(it.id) + len(it.index)); err == nil {
+		d.items, err = receive.Append(out, d.items, it)
+	}
+	return err
 }
 
 func nextLine(body []byte) (line, rest []byte) {

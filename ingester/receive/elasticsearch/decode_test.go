@@ -1,6 +1,7 @@
 package elasticsearch
 
 import (
+	"encoding/json"
 	"errors"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/ingester/receive"
 	"github.com/spillway-telemetry/spillway/ingester/receive/receivetest"
 )
@@ -18,7 +20,7 @@ func run(t testing.TB, body, index string) ([]receivetest.Record, *decoder, erro
 	t.Helper()
 	var out receive.Records
 	var d decoder
-	out.Reset(nil, "elasticsearch", at, 1<<20, func(int64) bool { return true })
+	out.Reset(nil, "elasticsearch", at, receive.Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
 	err := d.decode(&out, []byte(body), index)
 	return receivetest.Records(t, out.Bytes()), &d, err
 }
@@ -66,10 +68,10 @@ func TestOneBadDocumentAmongGoodOnes(t *testing.T) {
 	require.NoError(t, err)
 	require.Len(t, got, 4)
 	require.Equal(t, "good, too", got[3].Body)
-	require.Equal(t, 6, d.invalid())
+	require.Equal(t, 6, d.invalid)
 	var bad []int
 	for i, it := range d.items {
-		if it.err != nil {
+		if it.reason != "" {
 			bad = append(bad, i)
 		}
 	}
@@ -99,7 +101,42 @@ func FuzzBulk(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body, index string) {
 		got, d, err := run(t, body, index)
 		if err == nil {
-			require.Equal(t, len(d.items), len(got)+d.invalid(), "each action has one outcome")
+			require.Equal(t, len(d.items), len(got)+d.invalid, "each action has one outcome")
 		}
 	})
+}
+
+// TestAnswersArePaidFor takes the memory of every item and of its answer before anything
+// is stored, and says no more of what is wrong than helps.
+func TestAnswersArePaidFor(t *testing.T) {
+	var body strings.Builder
+	for i, id := range []string{"", "7", "\x01\x02\"", "ümläut", "\xff", strings.Repeat("i", 2000)} {
+		quoted, err := json.Marshal(id)
+		require.NoError(t, err)
+		for _, action := range []string{"create", "index", "update", "delete"} {
+			body.WriteString(`{"` + action + `":{"_index":` + string(quoted) + `,"_id":` + string(quoted) + "}}\n")
+			if action != "delete" {
+				body.WriteString([]string{`{"doc":{"message":"m"}}`, "{" + strings.Repeat("x", 5000), "1", "", `{"\`, `{}`}[i] + "\n")
+			}
+		}
+	}
+	var taken int64
+	var out receive.Records
+	var d decoder
+	out.Reset(nil, "elasticsearch", at, receive.Bounds{Bytes: 1 << 20, Grow: func(n int64) bool { taken += n; return true }})
+	require.NoError(t, d.decode(&out, []byte(body.String()), "i"))
+	require.Len(t, d.items, 24)
+	groups := make([]ingester.Group, out.Count())
+	for _, verdict := range []ingester.Verdict{ingester.Admitted, ingester.Invalid} {
+		for i := range groups {
+			groups[i].Verdict = verdict
+		}
+		answer := d.answer(groups, time.Second)
+		require.True(t, json.Valid(answer), "%s", answer)
+		require.LessOrEqual(t, len(answer), 64+d.answerBytes, "it was allocated once")
+	}
+	require.GreaterOrEqual(t, taken, int64(d.answerBytes))
+	for _, it := range d.items {
+		require.LessOrEqual(t, len(it.reason), maxReason)
+	}
 }

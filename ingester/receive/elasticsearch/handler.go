@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/base64"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -84,7 +85,7 @@ func (h *handler) serveBulk(rw http.ResponseWriter, req *receive.Request) {
 	var answer []byte
 	_, refusal := h.recorder.Finish(req, func(d *decoder, out *receive.Records) (int, error) {
 		err := d.decode(out, req.Body(), index)
-		return d.invalid(), err
+		return d.invalid, err
 	}, func(d *decoder) {
 		answer = d.answer(req.Batch.Groups, time.Since(start))
 	})
@@ -99,33 +100,49 @@ func (h *handler) serveBulk(rw http.ResponseWriter, req *receive.Request) {
 // answer says what became of each action. The groups are the records that went on,
 // in the order of their actions; a sink may have found some invalid.
 func (d *decoder) answer(groups []ingester.Group, took time.Duration) []byte {
-	failed := false
-	items := []byte(`"items":[`)
+	failed := d.invalid > 0 || slices.ContainsFunc(groups, func(g ingester.Group) bool { return refused(&g) })
+	out := append(make([]byte, 0, 64+d.answerBytes), `{"took":`...)
+	out = strconv.AppendInt(out, took.Milliseconds(), 10)
+	out = append(out, `,"errors":`...)
+	out = strconv.AppendBool(out, failed)
+	out = append(out, `,"items":[`...)
 	next := 0
 	for i := range d.items {
 		it := &d.items[i]
-		reason := ""
-		switch {
-		case it.err != nil:
-			reason = it.err.Error()
-		case next < len(groups):
-			if g := &groups[next]; g.Verdict == ingester.Invalid || g.Rejected > 0 {
-				reason = "the labels or values of this document break a limit"
+		reason := it.reason
+		if reason == "" && next < len(groups) {
+			if refused(&groups[next]) {
+				reason = breaksLimit
 			}
 			next++
 		}
-		failed = failed || reason != ""
 		if i > 0 {
-			items = append(items, ',')
+			out = append(out, ',')
 		}
-		items = it.append(items, reason)
+		out = it.append(out, reason)
 	}
-	out := append([]byte(`{"took":`), strconv.FormatInt(took.Milliseconds(), 10)...)
-	out = append(out, `,"errors":`...)
-	out = strconv.AppendBool(out, failed)
-	out = append(out, ',')
-	out = append(out, items...)
 	return append(out, "]}"...)
+}
+
+// breaksLimit is what an item says whose document was refused behind the receiver.
+const breaksLimit = "the labels or values of this document break a limit"
+
+func refused(g *ingester.Group) bool { return g.Verdict == ingester.Invalid || g.Rejected > 0 }
+
+// answerBytes is at least what append takes, with a comma.
+func (it *item) answerBytes() int {
+	const frame = 128
+	return frame + quotedBytes(it.index) + quotedBytes(it.id) + max(quotedBytes(it.reason), len(breaksLimit))
+}
+
+// quotedBytes is at least what quote takes: six bytes for one that is escaped.
+func quotedBytes(text string) int {
+	for i := range len(text) {
+		if c := text[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+			return 2 + 6*len(text)
+		}
+	}
+	return 2 + len(text)
 }
 
 // append writes the item of an action.

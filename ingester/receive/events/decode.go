@@ -3,7 +3,6 @@ package events
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spillway-telemetry/spillway/ingester/receive"
@@ -21,12 +20,22 @@ type decoder struct {
 	named                                    [][]byte // tags that are an object
 }
 
-var errEmpty = errors.New("an event has neither title nor text")
+// Errors of single events.
+var (
+	errEmpty   = errors.New("an event has neither title nor text")
+	errTooMany = fmt.Errorf("an event has more than %d tags and attributes", receive.MaxAttributes)
+)
 
 // decode reads all events of a body.
 func (d *decoder) decode(out *receive.Records, body []byte) error {
 	d.invalid, d.why = 0, nil
-	for v, err := range d.json.Values(body) {
+	for v, err := range d.json.Lines(body) {
+		if errors.Is(err, receive.ErrLine) {
+			if err := d.broken(out, err); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("the body is %w", err)
 		}
@@ -35,6 +44,12 @@ func (d *decoder) decode(out *receive.Records, body []byte) error {
 		}
 	}
 	return nil
+}
+
+// broken counts a line that is no JSON.
+func (d *decoder) broken(out *receive.Records, why error) error {
+	d.reject(out, why)
+	return out.Item()
 }
 
 // some reads what stands at the top of a body: an event, or several.
@@ -99,6 +114,9 @@ func (d *decoder) ofAgent(out *receive.Records, v []byte) error {
 func (d *decoder) one(out *receive.Records, v []byte) error {
 	if receive.IsObject(v) {
 		if k, ok := d.kubernetes(v); ok {
+			if err := out.Item(); err != nil {
+				return err
+			}
 			return k.write(out)
 		}
 	}
@@ -114,6 +132,9 @@ func (d *decoder) layout() receive.Layout {
 }
 
 func (d *decoder) write(out *receive.Records, v []byte, source string) error {
+	if err := out.Item(); err != nil {
+		return err
+	}
 	d.text, d.title, d.name, d.host, d.service = "", "", "", "", ""
 	d.source, d.tags, d.named = source, d.tags[:0], d.named[:0]
 	l := d.layout()
@@ -143,16 +164,18 @@ func (d *decoder) write(out *receive.Records, v []byte, source string) error {
 
 // add puts the tags on the event and adds it.
 func (d *decoder) add(out *receive.Records) error {
-	if len(d.tags) <= receive.MaxAttributes {
-		receive.Tags(&out.Attributes, d.tags)
+	if len(d.tags) > receive.MaxAttributes || len(d.named) > receive.MaxAttributes {
+		d.reject(out, errTooMany)
+		return nil
 	}
+	receive.Tags(&out.Attributes, d.tags)
 	for _, object := range d.named {
 		for name, value := range receive.Fields(object) {
 			d.json.Attribute(&out.Attributes, strings.Clone(d.json.Text(name)), value)
 		}
 	}
-	if len(d.tags) > receive.MaxAttributes || out.Attributes.TooMany() {
-		d.reject(out, fmt.Errorf("an event has more than %d tags and attributes", receive.MaxAttributes))
+	if out.Attributes.TooMany() {
+		d.reject(out, errTooMany)
 		return nil
 	}
 	return out.Add()
@@ -197,16 +220,17 @@ func (d *decoder) takeText(to *string, v []byte) bool {
 	return true
 }
 
+// takeTags takes tags as far as to see that there are too many.
 func (d *decoder) takeTags(v []byte) bool {
 	switch {
 	case receive.IsArray(v):
-		for t := range receive.Elements(v) {
-			d.tags = append(d.tags, strings.Clone(d.json.Text(t)))
-		}
+		d.tags = receive.TagsOf(d.tags, &d.json, v)
 	case receive.IsString(v):
-		d.tags = append(d.tags, slices.Collect(strings.SplitSeq(strings.Clone(d.json.Text(v)), ","))...)
+		d.tags = receive.SplitTags(d.tags, d.json.Text(v))
 	case receive.IsObject(v):
-		d.named = append(d.named, v)
+		if len(d.named) <= receive.MaxAttributes {
+			d.named = append(d.named, v)
+		}
 	default:
 		return false
 	}

@@ -16,7 +16,7 @@ func run(t testing.TB, body string) ([]receivetest.Record, *decoder, error) {
 	t.Helper()
 	var out receive.Records
 	var d decoder
-	out.Reset(nil, "events", at, 1<<20, func(int64) bool { return true })
+	out.Reset(nil, "events", at, receive.Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
 	err := d.decode(&out, []byte(body))
 	return receivetest.Records(t, out.Bytes()), &d, err
 }

@@ -1,6 +1,7 @@
 package events
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 
@@ -87,12 +88,16 @@ func (d *decoder) latest(e *kubernetesEvent, v []byte) {
 	}
 }
 
+// usedFields are those of the objects of an Event from which anything is taken.
+func usedFields() []string {
+	return []string{"apiVersion", "component", "creationTimestamp", "fieldPath", "host", "kind", "lastObservedTime", "name", "namespace", "uid"}
+}
+
 func (d *decoder) kubernetesObject(e *kubernetesEvent, name string, v []byte) {
 	fields := map[string]string{}
 	for key, value := range receive.Fields(v) {
-		if receive.IsString(value) {
-			key := strings.Clone(d.json.Text(key))
-			fields[key] = strings.Clone(d.json.Text(value))
+		if i := slices.Index(usedFields(), d.json.Text(key)); i >= 0 && receive.IsString(value) {
+			fields[usedFields()[i]] = strings.Clone(d.json.Text(value))
 		}
 	}
 	switch name {

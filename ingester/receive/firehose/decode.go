@@ -49,6 +49,8 @@ type decoder struct {
 	invalid int
 	why     error
 
+	out   *receive.Records
+	plain int // the source of data that is not from CloudWatch, -1 before there is any
 	json  receive.JSON
 	data  []byte // all data of the request, decoded
 	coded []byte // what base64 held
@@ -56,12 +58,16 @@ type decoder struct {
 	src   bytes.Reader
 }
 
-var errData = errors.New("the data of a record is not base64")
+// Errors of single records.
+var (
+	errData    = errors.New("the data of a record is not base64")
+	errFilters = fmt.Errorf("a CloudWatch Logs message has more than %d subscription filters", receive.MaxAttributes)
+)
 
 // read finds all events of a delivery.
-func (d *decoder) read(body []byte, r *request) error {
+func (d *decoder) read(out *receive.Records, body []byte, r *request) error {
 	d.id, d.sources, d.events, d.invalid, d.why = "", d.sources[:0], d.events[:0], 0, nil
-	d.data = d.data[:0]
+	d.data, d.out, d.plain = d.data[:0], out, -1
 	v, err := d.json.Check(body)
 	if err != nil {
 		return fmt.Errorf("the body is %w", err)
@@ -82,21 +88,27 @@ func (d *decoder) read(body []byte, r *request) error {
 		return errors.New(`the body has no array "records"`)
 	}
 	for record := range receive.Elements(records) {
-		switch err := d.record(record, r); {
-		case errors.Is(err, receive.ErrTooLarge), errors.Is(err, receive.ErrNoMemory):
+		if err := out.Wanted(); err != nil {
 			return err
-		case err != nil:
-			d.reject(err)
+		}
+		if err := d.reject(d.record(record, r)); err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
-func (d *decoder) reject(why error) {
+// reject counts what is wrong with one record or event; nil is nothing. What is wrong
+// with the request comes back.
+func (d *decoder) reject(why error) error {
+	if why == nil || receive.EndsRequest(why) {
+		return why
+	}
 	d.invalid++
 	if d.why == nil {
 		d.why = why
 	}
+	return d.out.Item()
 }
 
 // record decodes the data of one record and finds its events.
@@ -169,12 +181,14 @@ func (d *decoder) decompress(data []byte, r *request) ([]byte, error) {
 // does not begin as one is lines.
 func (d *decoder) messages(data []byte) error {
 	if !bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) || !bytes.Contains(data, []byte(`"logEvents"`)) {
-		d.lines(data)
-		return nil
+		return d.lines(data)
 	}
 	for v, err := range d.json.Values(data) {
 		if err != nil {
 			return fmt.Errorf("the data of a record is %w", err)
+		}
+		if err := d.out.Wanted(); err != nil {
+			return err
 		}
 		if !receive.IsObject(v) {
 			return errors.New("the data of a record is not a CloudWatch Logs message")
@@ -187,13 +201,28 @@ func (d *decoder) messages(data []byte) error {
 }
 
 // lines takes data that is not from CloudWatch line by line.
-func (d *decoder) lines(data []byte) {
-	d.sources = append(d.sources, source{})
+func (d *decoder) lines(data []byte) (err error) {
+	if d.plain < 0 {
+		d.plain = len(d.sources)
+		d.sources = append(d.sources, source{})
+	}
 	for line := range bytes.Lines(data) {
-		if line = bytes.TrimRight(line, "\r\n"); len(line) > 0 {
-			d.events = append(d.events, event{message: line, source: len(d.sources) - 1})
+		if line = bytes.TrimRight(line, "\r\n"); len(line) == 0 {
+			continue
+		}
+		if err := d.keep(event{message: line, source: d.plain}); err != nil {
+			return err
 		}
 	}
+	return nil
+}
+
+// keep remembers an event until all are known.
+func (d *decoder) keep(e event) (err error) {
+	if err = d.out.Item(); err == nil {
+		d.events, err = receive.Append(d.out, d.events, e)
+	}
+	return err
 }
 
 // message reads one CloudWatch Logs message.
@@ -214,6 +243,9 @@ func (d *decoder) message(v []byte) error {
 		case "subscriptionFilters":
 			if receive.IsArray(value) {
 				for f := range receive.Elements(value) {
+					if len(s.filters) == receive.MaxAttributes {
+						return errFilters
+					}
 					s.filters = append(s.filters, strings.Clone(d.json.Text(f)))
 				}
 			}
@@ -227,11 +259,18 @@ func (d *decoder) message(v []byte) error {
 	if events == nil || !receive.IsArray(events) {
 		return errors.New("a CloudWatch Logs message has no array logEvents")
 	}
-	d.sources = append(d.sources, s)
+	var err error
+	if d.sources, err = receive.Append(d.out, d.sources, s); err != nil {
+		return err
+	}
+	before := len(d.events)
 	for e := range receive.Elements(events) {
-		if err := d.event(e); err != nil {
-			d.reject(err)
+		if err := d.reject(d.event(e)); err != nil {
+			return err
 		}
+	}
+	if len(d.events) == before {
+		d.sources = d.sources[:len(d.sources)-1] // of nothing
 	}
 	return nil
 }
@@ -254,8 +293,7 @@ func (d *decoder) event(v []byte) error {
 	if e.message == nil || !receive.IsString(e.message) {
 		return errors.New("a log event has no message")
 	}
-	d.events = append(d.events, e)
-	return nil
+	return d.keep(e)
 }
 
 // write puts the events out as records. What all of them have in common describes
@@ -265,15 +303,27 @@ func (d *decoder) write(out *receive.Records, r *request) error {
 	if err != nil {
 		return err
 	}
+	if len(d.events) == 0 {
+		return nil
+	}
 	same := d.agreed()
+	for _, c := range common {
+		out.Resource.String(c[0], c[1])
+	}
+	out.Resource.String("cloud.provider", "aws")
+	out.Resource.Text("aws.firehose.arn", r.arn)
+	describe(&out.Resource, &d.sources[d.events[0].source], same, true)
+	if out.Resource.TooMany() {
+		return fmt.Errorf("%s has more than %d attributes", commonHeader, receive.MaxAttributes)
+	}
+	out.Hold()
+	defer out.Release()
 	for i := range d.events {
-		e := &d.events[i]
-		for _, c := range common {
-			out.Resource.String(c[0], c[1])
+		if err := out.Wanted(); err != nil {
+			return err
 		}
-		out.Resource.String("cloud.provider", "aws")
-		out.Resource.Text("aws.firehose.arn", r.arn)
-		d.describe(out, &d.sources[e.source], same)
+		e := &d.events[i]
+		describe(&out.Attributes, &d.sources[e.source], same, false)
 		body := receive.ViewText(e.message)
 		if d.sources[e.source].cloudWatch {
 			body = d.json.Text(e.message)
@@ -333,18 +383,15 @@ func (d *decoder) agreed() (same [labelCount + 1]bool) {
 	return same
 }
 
-func (d *decoder) describe(out *receive.Records, s *source, same [labelCount + 1]bool) {
-	to := func(j int) *receive.Attributes {
-		if same[j] {
-			return &out.Resource
-		}
-		return &out.Attributes
-	}
+// describe says what a source has in common with all others, or what it has not.
+func describe(to *receive.Attributes, s *source, same [labelCount + 1]bool, common bool) {
 	for j, l := range s.labels() {
-		to(j).Text(l.name, l.value)
+		if same[j] == common {
+			to.Text(l.name, l.value)
+		}
 	}
-	if len(s.filters) > 0 {
-		to(labelCount).Strings("aws.log.subscription_filters", s.filters)
+	if len(s.filters) > 0 && same[labelCount] == common {
+		to.Strings("aws.log.subscription_filters", s.filters)
 	}
 }
 

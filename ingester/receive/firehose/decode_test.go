@@ -24,12 +24,12 @@ func run(t testing.TB, body []byte, r request) ([]receivetest.Record, *decoder, 
 	t.Helper()
 	var out receive.Records
 	var d decoder
-	out.Reset(nil, "firehose", at, limit, func(int64) bool { return true })
+	out.Reset(nil, "firehose", at, receive.Bounds{Bytes: limit, Grow: func(int64) bool { return true }})
 	r.limit = limit
 	if r.grow == nil {
 		r.grow = func(int64) bool { return true }
 	}
-	err := d.read(body, &r)
+	err := d.read(&out, body, &r)
 	if err == nil {
 		err = d.write(&out, &r)
 	}

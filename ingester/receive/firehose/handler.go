@@ -47,7 +47,7 @@ func (h *handler) handle(rw http.ResponseWriter, req *receive.Request) {
 	id := header.Get(requestIDHeader)
 	_, refusal := h.recorder.Record(req, func(d *decoder, out *receive.Records) (int, error) {
 		r := request{common: header.Get(commonHeader), arn: header.Get(sourceHeader), limit: req.DecodedLimit(), grow: req.Memory.Grow}
-		if err := d.read(req.Body(), &r); err != nil {
+		if err := d.read(out, req.Body(), &r); err != nil {
 			return 0, err
 		}
 		id = cmp.Or(id, d.id)

@@ -1,6 +1,7 @@
 package fluent
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spillway-telemetry/spillway/ingester/receive"
@@ -30,7 +31,14 @@ func (d *decoder) decode(out *receive.Records, body []byte, tag string) error {
 	l := layout()
 	// An array of records and records one behind the other can be told by the first
 	// byte; the content type cannot be relied on.
-	for v, err := range d.json.Values(body) {
+	for v, err := range d.json.Lines(body) {
+		if errors.Is(err, receive.ErrLine) {
+			d.invalid++
+			if err := out.Item(); err != nil {
+				return err
+			}
+			continue
+		}
 		if err != nil {
 			return fmt.Errorf("the body is %w", err)
 		}
@@ -50,6 +58,9 @@ func (d *decoder) decode(out *receive.Records, body []byte, tag string) error {
 }
 
 func (d *decoder) record(out *receive.Records, l *receive.Layout, v []byte, tag string) error {
+	if err := out.Item(); err != nil {
+		return err
+	}
 	out.Resource.Text("fluent.tag", tag)
 	if err := d.json.Record(out, l, v); err != nil {
 		out.Discard()

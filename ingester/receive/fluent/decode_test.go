@@ -17,7 +17,7 @@ func run(t testing.TB, body, tag string) ([]receivetest.Record, int, error) {
 	t.Helper()
 	var out receive.Records
 	var d decoder
-	out.Reset(nil, "fluent", at, 1<<20, func(int64) bool { return true })
+	out.Reset(nil, "fluent", at, receive.Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
 	err := d.decode(&out, []byte(body), tag)
 	return receivetest.Records(t, out.Bytes()), d.invalid, err
 }
@@ -71,9 +71,33 @@ func TestBadRecordsAmongGoodOnes(t *testing.T) {
 	require.Equal(t, 5, invalid)
 	require.Len(t, got, 2)
 	require.Equal(t, map[string]any{}, got[1].Attributes)
-	for _, body := range []string{`{"log":"a"`, `{"log":"a"} x`, "\x92\x01\x02", `[{"log":"a"}`} {
+	for _, body := range []string{`{"log":"a"`, "x\ny", "\x92\x01\x02", `[{"log":"a"}`, "[\n{\"log\":\"a\"},\n{\"log\":]\n"} {
 		_, _, err := run(t, body, "")
 		require.ErrorIs(t, err, receive.ErrJSON, body)
+	}
+}
+
+// TestBrokenLinesAmongGoodOnes stores what is whole, wherever the broken line stands.
+func TestBrokenLinesAmongGoodOnes(t *testing.T) {
+	for name, c := range map[string]struct {
+		body    string
+		invalid int
+		stored  []any
+	}{
+		"first":           {"{\"log\":\n{\"log\":\"b\"}\n{\"log\":\"c\"}\n", 1, []any{"b", "c"}},
+		"middle":          {"{\"log\":\"a\"}\n{\"log\":\"b\n{\"log\":\"c\"}\n", 1, []any{"a", "c"}},
+		"last, cut off":   {"{\"log\":\"a\"}\n{\"log\":\"b\"}\n{\"lo", 1, []any{"a", "b"}},
+		"two, not nested": {"{\"a\":\n{\"a\":\n{\"log\":\"c\"}\r\n\n", 2, []any{"c"}},
+		"more on a line":  {"{\"log\":\"a\"} x\n{\"log\":\"b\"}{\"log\":\"c\"}", 1, []any{"a", "b", "c"}},
+	} {
+		got, invalid, err := run(t, c.body, "")
+		require.NoError(t, err, name)
+		require.Equal(t, c.invalid, invalid, name)
+		var bodies []any
+		for _, r := range got {
+			bodies = append(bodies, r.Body)
+		}
+		require.Equal(t, c.stored, bodies, name)
 	}
 }
 

@@ -11,6 +11,7 @@
 //	everything else                     record attributes, flattened with dots
 //
 // A record that is no object is invalid, the others are stored, and the answer is 200
-// all the same: neither sender could do anything with another. A body that is not JSON
-// is 400, and nothing of it is stored.
+// all the same: neither sender could do anything with another. So is a line that is no
+// JSON among lines that are. A body in which there is no JSON, and an array that is torn,
+// are 400, and nothing of them is stored.
 package fluent

@@ -30,7 +30,7 @@ type decoder struct {
 }
 
 // frames splits a body and reads its lines.
-func (d *decoder) frames(body []byte) error {
+func (d *decoder) frames(out *receive.Records, body []byte) error {
 	d.lines, d.invalid = d.lines[:0], 0
 	for at := 0; at < len(body); {
 		space := bytes.IndexByte(body[at:min(len(body), at+12)], ' ')
@@ -46,12 +46,17 @@ func (d *decoder) frames(body []byte) error {
 			return fmt.Errorf("at byte %d: a frame is said to have %.11s bytes, and %d follow", at, body[at:at+space], len(body)-start)
 		}
 		at = start + int(size)
+		if err := out.Item(); err != nil {
+			return err
+		}
 		l, err := parseLine(receive.ViewText(body[start:at]))
 		if err != nil {
 			d.invalid++
 			continue
 		}
-		d.lines = append(d.lines, l)
+		if d.lines, err = receive.Append(out, d.lines, l); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -161,17 +166,20 @@ func trimNewline(text string) string {
 // write puts the lines out as records. What all of them agree on describes the
 // resource.
 func (d *decoder) write(out *receive.Records, drainToken string) error {
+	if len(d.lines) == 0 {
+		return nil
+	}
 	same := d.agreed()
+	out.Resource.Text("drain_token", drainToken)
+	describe(&out.Resource, &d.lines[0], same, true)
+	out.Hold()
+	defer out.Release()
 	for i := range d.lines {
-		l := &d.lines[i]
-		out.Resource.Text("drain_token", drainToken)
-		for j, f := range l.labels() {
-			if same[j] {
-				out.Resource.Text(f.name, f.value)
-			} else {
-				out.Attributes.Text(f.name, f.value)
-			}
+		if err := out.Wanted(); err != nil {
+			return err
 		}
+		l := &d.lines[i]
+		describe(&out.Attributes, l, same, false)
 		out.Attributes.Text("msg_id", noDash(l.id))
 		out.Attributes.Text("structured_data", l.structured)
 		if nanos, ok := receive.ParseTime(l.time); ok {
@@ -186,6 +194,15 @@ func (d *decoder) write(out *receive.Records, drainToken string) error {
 		}
 	}
 	return nil
+}
+
+// describe says what a line has in common with all others, or what it has not.
+func describe(to *receive.Attributes, l *line, same [labelCount]bool, common bool) {
+	for j, f := range l.labels() {
+		if same[j] == common {
+			to.Text(f.name, f.value)
+		}
+	}
 }
 
 // severities are syslog's, by number.

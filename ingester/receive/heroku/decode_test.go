@@ -19,8 +19,8 @@ func run(t testing.TB, body, token string) ([]receivetest.Record, *decoder, erro
 	t.Helper()
 	var out receive.Records
 	var d decoder
-	out.Reset(nil, "heroku", at, 1<<20, func(int64) bool { return true })
-	err := d.frames([]byte(body))
+	out.Reset(nil, "heroku", at, receive.Bounds{Bytes: 1 << 20, Grow: func(int64) bool { return true }})
+	err := d.frames(&out, []byte(body))
 	if err == nil {
 		err = d.write(&out, token)
 	}

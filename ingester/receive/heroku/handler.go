@@ -36,7 +36,7 @@ func token(r *http.Request) string {
 func (h *handler) handle(rw http.ResponseWriter, req *receive.Request) {
 	header := req.HTTP.Header
 	_, refusal := h.recorder.Record(req, func(d *decoder, out *receive.Records) (int, error) {
-		if err := d.frames(req.Body()); err != nil {
+		if err := d.frames(out, req.Body()); err != nil {
 			return 0, err
 		}
 		// A body that lost frames on the way is not to be taken for the whole.

@@ -1,6 +1,7 @@
 package loki
 
 import (
+	"cmp"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -37,8 +38,8 @@ type decoder struct {
 	out    *receive.Records
 	json   receive.JSON
 	labels []label // of the stream being read
-	level  string  // of the entry being read, rank says how good a source it has
-	rank   int
+	stream heard   // the level that they say
+	level  heard   // of the entry being read
 	// invalid counts the entries that cannot be read, why says it of the first one.
 	invalid int
 	why     error
@@ -46,8 +47,25 @@ type decoder struct {
 
 type label struct{ name, value string }
 
+// heard is a level, and how good a source of it was found.
+type heard struct {
+	text string
+	rank int
+}
+
 // errMalformed says that the request as a whole is not protobuf.
 var errMalformed = errors.New("the body is not a PushRequest in protobuf")
+
+// maxLabelBytes is how many bytes the labels of one stream may have, as they are written.
+// Loki itself takes 15 labels of 3 KiB by default.
+const maxLabelBytes = 1 << 20
+
+// Errors of all entries of a stream, and of one.
+var (
+	errLong     = fmt.Errorf("the labels of a stream have more than %d bytes", maxLabelBytes)
+	errLabels   = fmt.Errorf("a stream has more than %d labels", receive.MaxAttributes)
+	errMetadata = fmt.Errorf("an entry has more than %d metadata", receive.MaxAttributes)
+)
 
 // fields yields the fields of a message.
 func fields(msg []byte, yield func(field protowire.Number, wire protowire.Type, value []byte) error) error {
@@ -96,9 +114,14 @@ func (d *decoder) protoStream(stream []byte) error {
 	}
 	var bad error
 	d.labels, bad = parseLabels(d.labels[:0], text)
+	bad = d.open(bad)
+	defer d.out.Release()
 	return fields(stream, func(field protowire.Number, wire protowire.Type, entry []byte) error {
 		if field != fieldEntries || wire != protowire.BytesType {
 			return nil
+		}
+		if err := d.out.Item(); err != nil {
+			return err
 		}
 		if bad != nil {
 			d.reject(bad)
@@ -109,7 +132,7 @@ func (d *decoder) protoStream(stream []byte) error {
 }
 
 func (d *decoder) protoEntry(entry []byte) error {
-	d.begin()
+	d.level = d.stream
 	err := fields(entry, func(field protowire.Number, wire protowire.Type, value []byte) error {
 		if wire != protowire.BytesType {
 			return nil
@@ -199,25 +222,37 @@ func (d *decoder) jsonRequest(body []byte) error {
 	return nil
 }
 
+// jsonStream reads a stream. Its labels may stand behind its entries, and there may be
+// several lists of these.
 func (d *decoder) jsonStream(stream []byte) error {
 	d.labels = d.labels[:0]
-	var values []byte
 	var bad error
 	for name, value := range receive.Fields(stream) {
-		switch d.json.Text(name) {
-		case "stream":
-			bad = d.jsonLabels(value)
-		case "values":
-			values = value
+		if d.json.Text(name) == "stream" {
+			bad = cmp.Or(bad, d.jsonLabels(value))
 		}
 	}
-	if values == nil || receive.IsNull(values) {
-		return nil
+	bad = d.open(bad)
+	defer d.out.Release()
+	for name, values := range receive.Fields(stream) {
+		if d.json.Text(name) != "values" || receive.IsNull(values) {
+			continue
+		}
+		if !receive.IsArray(values) {
+			return errors.New(`"values" is not an array`)
+		}
+		if err := d.jsonEntries(values, bad); err != nil {
+			return err
+		}
 	}
-	if !receive.IsArray(values) {
-		return errors.New(`"values" is not an array`)
-	}
+	return nil
+}
+
+func (d *decoder) jsonEntries(values []byte, bad error) error {
 	for entry := range receive.Elements(values) {
+		if err := d.out.Item(); err != nil {
+			return err
+		}
 		if bad != nil {
 			d.reject(bad)
 			continue
@@ -233,9 +268,15 @@ func (d *decoder) jsonLabels(v []byte) error {
 	if !receive.IsObject(v) {
 		return errors.New(`"stream" is not an object of labels`)
 	}
+	if len(v) > maxLabelBytes {
+		return errLong
+	}
 	for name, value := range receive.Fields(v) {
 		if !receive.IsString(value) {
-			return fmt.Errorf("label %s is not a string", name)
+			return fmt.Errorf("label %.200s is not a string", name)
+		}
+		if len(d.labels) > receive.MaxAttributes {
+			return errLabels
 		}
 		key := strings.Clone(d.json.Text(name))
 		d.labels = append(d.labels, label{key, strings.Clone(d.json.Text(value))})
@@ -244,7 +285,7 @@ func (d *decoder) jsonLabels(v []byte) error {
 }
 
 func (d *decoder) jsonEntry(entry []byte) error {
-	d.begin()
+	d.level = d.stream
 	if err := d.jsonParts(entry); err != nil {
 		d.out.Discard()
 		d.reject(err)
@@ -263,7 +304,7 @@ func (d *decoder) jsonParts(entry []byte) error {
 		case 1:
 			nanos, err := strconv.ParseInt(d.json.Text(part), 10, 64)
 			if err != nil {
-				return fmt.Errorf("the time %s of an entry is not a number of nanoseconds", part)
+				return fmt.Errorf("the time %.200s of an entry is not a number of nanoseconds", part)
 			}
 			d.out.Time(uint64(max(nanos, 0)))
 		case 2:
@@ -289,7 +330,7 @@ func (d *decoder) jsonMetadata(v []byte) error {
 	}
 	for name, value := range receive.Fields(v) {
 		if !receive.IsString(value) {
-			return fmt.Errorf("metadata %s of an entry is not a string", name)
+			return fmt.Errorf("metadata %.200s of an entry is not a string", name)
 		}
 		key := strings.Clone(d.json.Text(name))
 		d.metadata(key, strings.Clone(d.json.Text(value)))
@@ -315,34 +356,43 @@ func levelRank(name string) int {
 	return 0
 }
 
-// begin starts an entry with what it has from its stream.
-func (d *decoder) begin() {
-	d.level, d.rank = "", 0
+// open makes the labels of a stream those of all entries to come, until the records are
+// released, and says what is wrong with them, if nothing was wrong before.
+func (d *decoder) open(bad error) error {
+	d.stream = heard{}
+	if bad != nil {
+		return bad
+	}
 	for _, l := range d.labels {
 		d.out.Resource.String(l.name, l.value)
-		d.heed(l.name, l.value, 0)
+		d.stream.heed(l.name, l.value, 0)
 	}
+	if len(d.labels) > receive.MaxAttributes || d.out.Resource.TooMany() {
+		return errLabels
+	}
+	d.out.Hold()
+	return nil
 }
 
 func (d *decoder) metadata(name, value string) {
 	d.out.Attributes.String(name, value)
-	d.heed(name, value, metadataRank)
+	d.level.heed(name, value, metadataRank)
 }
 
 // heed takes the level from a label or from metadata.
-func (d *decoder) heed(name, value string, bonus int) {
-	if rank := levelRank(name); rank > 0 && rank+bonus > d.rank {
-		d.level, d.rank = value, rank+bonus
+func (h *heard) heed(name, value string, bonus int) {
+	if rank := levelRank(name); rank > 0 && rank+bonus > h.rank {
+		h.text, h.rank = value, rank+bonus
 	}
 }
 
 func (d *decoder) add() error {
-	if d.out.Attributes.TooMany() || d.out.Resource.TooMany() {
+	if d.out.Attributes.TooMany() {
 		d.out.Discard()
-		d.reject(fmt.Errorf("an entry has more than %d labels or metadata", receive.MaxAttributes))
+		d.reject(errMetadata)
 		return nil
 	}
-	d.out.Severity(d.level)
+	d.out.Severity(d.level.text)
 	return d.out.Add()
 }
 

@@ -23,7 +23,7 @@ const limit = 64 << 20
 func run(t testing.TB, decode func(d *decoder) error) ([]receivetest.Record, *decoder, error) {
 	t.Helper()
 	var out receive.Records
-	out.Reset(nil, "loki", at, limit, func(int64) bool { return true })
+	out.Reset(nil, "loki", at, receive.Bounds{Bytes: limit, Grow: func(int64) bool { return true }})
 	d := decoder{out: &out}
 	err := decode(&d)
 	return receivetest.Records(t, out.Bytes()), &d, err
@@ -223,4 +223,55 @@ func FuzzJSON(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		_, _, _ = run(t, func(d *decoder) error { return d.jsonRequest(body) })
 	})
+}
+
+// TestSeveralListsOfEntries stores all that a stream holds, wherever its labels stand.
+func TestSeveralListsOfEntries(t *testing.T) {
+	body := `{"streams":[{"values":[["1","a"]],"stream":{"app":"x","level":"warn"},"values":[["2","b"],["3","c"]],"values":null},` +
+		`{"stream":{"app":"y"},"values":[["4","d"]]}]}`
+	got, d, err := run(t, func(d *decoder) error { return d.jsonRequest([]byte(body)) })
+	require.NoError(t, err)
+	require.Zero(t, d.invalid)
+	require.Len(t, got, 4)
+	for i, r := range got {
+		require.Equal(t, string(rune('a'+i)), r.Body)
+		require.EqualValues(t, i+1, r.Time)
+	}
+	require.Equal(t, map[string]any{"app": "x", "level": "warn"}, got[2].Resource)
+	require.Equal(t, "warn", got[2].Level)
+	require.Equal(t, map[string]any{"app": "y"}, got[3].Resource)
+	require.Empty(t, got[3].Level)
+}
+
+// TestLabelsAreEncodedOnce allocates no more for many entries of a stream with long
+// labels than the labels and the entries need once.
+func TestLabelsAreEncodedOnce(t *testing.T) {
+	const entries = 20_000
+	body := `{"streams":[{"stream":{"a":"` + strings.Repeat("x", 1_000_000) + `"},"values":[` + strings.Repeat(`["1",""],`, entries-1) + `["1",""]]}]}`
+	var out receive.Records
+	out.Reset(nil, "loki", at, receive.Bounds{Bytes: 4 << 20, Grow: func(int64) bool { return true }})
+	d := decoder{out: &out}
+	require.NoError(t, d.jsonRequest([]byte(body)))
+	require.Equal(t, entries, out.Count())
+	got := receivetest.Records(t, out.Bytes())
+	require.Len(t, got, entries)
+	require.Len(t, got[entries-1].Resource["a"], 1_000_000)
+}
+
+func TestTooManyLabelsAreOfTheStream(t *testing.T) {
+	for name, labels := range map[string]string{
+		"many": `{` + strings.Repeat(`a="",`, 2000) + `b=""}`,
+		"long": `{a="` + strings.Repeat("x", maxLabelBytes) + `"}`,
+	} {
+		req := &push.PushRequest{Streams: []push.Stream{
+			{Labels: labels, Entries: []push.Entry{{Line: "lost"}, {Line: "lost"}}}, {Labels: `{a="b"}`, Entries: []push.Entry{{Line: "kept"}}},
+		}}
+		body, err := req.Marshal()
+		require.NoError(t, err)
+		got, d, err := run(t, func(d *decoder) error { return d.proto(body) })
+		require.NoError(t, err, name)
+		require.Equal(t, 2, d.invalid, name)
+		require.Len(t, got, 1, name)
+		require.Equal(t, map[string]any{"a": "b"}, got[0].Resource)
+	}
 }

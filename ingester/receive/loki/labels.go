@@ -5,12 +5,17 @@ import (
 
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
+
+	"github.com/spillway-telemetry/spillway/ingester/receive"
 )
 
 // parseLabels appends the labels of a stream, which protobuf carries as the text of
 // a Prometheus selector. The plain form that every client writes is read here; what
 // it does not cover is left to Prometheus' parser.
 func parseLabels(dst []label, text string) ([]label, error) {
+	if len(text) > maxLabelBytes {
+		return nil, errLong
+	}
 	if plain, ok := parsePlain(dst, text); ok {
 		return plain, nil
 	}
@@ -30,6 +35,9 @@ func parsePlain(dst []label, text string) ([]label, bool) {
 		return nil, false
 	}
 	for !p.accept('}') {
+		if len(dst) > receive.MaxAttributes {
+			return dst, true // and refused
+		}
 		start := p.at
 		for p.at < len(text) && isName(text[p.at], p.at == start) {
 			p.at++

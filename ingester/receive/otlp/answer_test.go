@@ -131,7 +131,8 @@ func TestRefusals(t *testing.T) {
 		text   string
 	}{
 		"malformed":     {setup{}, nil, []byte{0x0a, 9, 1}, 400, codes.InvalidArgument, false, "malformed protobuf"},
-		"no capacity":   {setup{memory: 40 << 10}, nil, bytes.Repeat([]byte{0x7a, 0}, 30<<10), 429, codes.ResourceExhausted, true, "server.max_request_bytes"},
+		"no capacity":   {setup{memory: 256 << 10, held: 216 << 10}, nil, bytes.Repeat([]byte{0x7a, 0}, 30<<10), 429, codes.ResourceExhausted, true, "server.max_request_bytes"},
+		"never fits":    {setup{memory: 40 << 10}, nil, bytes.Repeat([]byte{0x7a, 0}, 30<<10), 413, codes.ResourceExhausted, false, "server.max_request_bytes"},
 		"too large":     {setup{limits: receive.Limits{BodyBytes: 100, DecodedBytes: 100}}, nil, make([]byte, 200), 413, codes.ResourceExhausted, false, "server.max_body_bytes"},
 		"too many":      {setup{options: func(o *Options) { o.Items = 3 }}, nil, must(teamLogs("a", "b", "c", "d").MarshalProto()), 413, codes.ResourceExhausted, false, "too many items"},
 		"sink down":     {setup{}, errors.New("broker gone"), must(teamLogs("a").MarshalProto()), 503, codes.Unavailable, true, "broker gone"},
@@ -298,5 +299,18 @@ func TestJSONRefusal(t *testing.T) {
 	}
 	rec := s.post("/v1/logs", []byte(`{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"madeUp":{"a":[1]}}]}]}],"more":1}`), "Content-Type", jsonType)
 	require.Equal(t, 200, rec.Code, "unknown fields are ignored: %s", rec.Body)
+	s.requireConserved(ingester.Logs)
+}
+
+// TestJSONThatNeverFits refuses for good what no idle ingester could convert, instead of
+// asking for it again for ever.
+func TestJSONThatNeverFits(t *testing.T) {
+	s := newSystem(t, setup{memory: 1 << 20})
+	line := strings.Repeat("x", 200<<10)
+	body := `{"resourceLogs":[{"scopeLogs":[{"logRecords":[{"body":{"stringValue":"` + line + `"}}]}]}]}`
+	rec := s.post("/v1/logs", []byte(body), "Content-Type", "application/json")
+	require.Equal(t, 413, rec.Code, rec.Body)
+	require.Empty(t, rec.Header().Get("Retry-After"))
+	require.Contains(t, rec.Body.String(), "server.max_request_bytes, which is 1048576")
 	s.requireConserved(ingester.Logs)
 }

@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"errors"
+	"fmt"
 	"mime"
 	"net/http"
 
@@ -79,7 +80,7 @@ const jsonFactor = 8
 // fromJSON turns a JSON request into the protobuf one that it stands for, by pdata.
 func (rc *Receiver) fromJSON(req *receive.Request, format ingester.Format) *receive.Refusal {
 	if !req.Memory.Grow(jsonFactor * int64(req.Batch.Size)) {
-		return req.Protocol.OverCapacity()
+		return req.Protocol.NoMemory(req.Memory)
 	}
 	message, err := convert(req.Body(), format)
 	if err != nil {
@@ -92,6 +93,11 @@ func (rc *Receiver) fromJSON(req *receive.Request, format ingester.Format) *rece
 func convert(body []byte, format ingester.Format) ([]byte, error) {
 	if len(body) == 0 {
 		return nil, errors.New("the body is empty, which is no JSON")
+	}
+	// pdata stops behind the first value, and what follows would be lost unseen.
+	var j receive.JSON
+	if _, err := j.Check(body); err != nil {
+		return nil, fmt.Errorf("the body is %w", err)
 	}
 	switch format {
 	case ingester.OTLPMetrics:

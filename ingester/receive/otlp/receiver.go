@@ -62,7 +62,7 @@ func New(front *receive.Front, o Options) *Receiver {
 // was processed, and is for req.Refuse; otherwise every item has been counted.
 func (rc *Receiver) Records(req *receive.Request, stream ingester.Stream, message []byte, how Grouping) (ingester.Result, *receive.Refusal) {
 	if !req.Memory.Grow(int64(len(message))) {
-		return ingester.Result{}, req.Protocol.OverCapacity()
+		return ingester.Result{}, req.Protocol.NoMemory(req.Memory)
 	}
 	req.Replace(message)
 	req.Batch.Stream = stream
@@ -73,7 +73,7 @@ func (rc *Receiver) Records(req *receive.Request, stream ingester.Stream, messag
 func (rc *Receiver) refusal(req *receive.Request, err error) *receive.Refusal {
 	switch {
 	case errors.Is(err, errNoMemory):
-		return req.Protocol.OverCapacity()
+		return req.Protocol.NoMemory(req.Memory)
 	case errors.Is(err, errTooMany):
 		return receive.TooLarge("%v", err)
 	}
