@@ -19,6 +19,7 @@ import (
 	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/ingester/receive"
 	"github.com/spillway-telemetry/spillway/ingester/receive/otlp"
+	"github.com/spillway-telemetry/spillway/ingester/sink/translate"
 )
 
 // OTLPConfig is what is special to OTLP. The translation of metrics has the names and
@@ -46,6 +47,11 @@ type OTLPConfig struct {
 	// Attributes of one item, resource or scope, or of a span's event or link. An
 	// item with more is invalid.
 	MaxAttributes int `yaml:"max_attributes"`
+	// Explicit bounds of a histogram's data point, quantiles of a summary's, where
+	// metrics become series (sinks tsdb and remote_write): each is a series, and the
+	// data point costs one token. One with more is invalid, as too_many_buckets or
+	// too_many_quantiles. Exponential histograms are one series.
+	MaxBuckets int `yaml:"max_buckets"`
 }
 
 func defaultOTLPConfig() OTLPConfig {
@@ -55,7 +61,13 @@ func defaultOTLPConfig() OTLPConfig {
 		LabelNameUnderscoreSanitization:      o.Translation.LabelNameUnderscoreSanitization,
 		LabelNamePreserveMultipleUnderscores: o.Translation.LabelNamePreserveMultipleUnderscores,
 		MaxAttributes:                        o.Attributes,
+		MaxBuckets:                           translate.DefaultMaxBuckets,
 	}
+}
+
+// series says how metrics become series.
+func (c *OTLPConfig) series() translate.Options {
+	return translate.Options{Translation: c.translation(), MaxBuckets: c.MaxBuckets}
 }
 
 // translation is the part that Prometheus' library knows.
@@ -88,6 +100,9 @@ func (c *OTLPConfig) problems() []error {
 	}
 	if c.MaxAttributes < 1 {
 		p = append(p, errors.New("otlp.max_attributes: must be above 0"))
+	}
+	if c.MaxBuckets < 1 {
+		p = append(p, errors.New("otlp.max_buckets: must be above 0"))
 	}
 	return p
 }

@@ -95,9 +95,9 @@ func TestOTLPPortTaken(t *testing.T) {
 func TestOTLPProblems(t *testing.T) {
 	c := defaultOTLPConfig()
 	require.Empty(t, c.problems())
-	c.TranslationStrategy, c.MaxAttributes = "Loud", 0
+	c.TranslationStrategy, c.MaxAttributes, c.MaxBuckets = "Loud", 0, 0
 	c.PromoteAllResourceAttributes, c.PromoteResourceAttributes = true, []string{"a"}
-	require.Len(t, c.problems(), 3)
+	require.Len(t, c.problems(), 4)
 	c.PromoteAllResourceAttributes, c.IgnoreResourceAttributes = false, []string{"b"}
-	require.Len(t, c.problems(), 3)
+	require.Len(t, c.problems(), 4)
 }

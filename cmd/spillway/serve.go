@@ -77,7 +77,7 @@ func newProcess(l *loaded, path string) (*process, error) {
 	p := &process{config: l.config, logger: newLogger(l.config.Log), registry: prometheus.NewRegistry(), stopping: make(chan struct{})}
 	p.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	var err error
-	if p.sinks, err = openSinks(l.config.Sinks, l.config.OTLP.translation(), p.logger, p.registry); err != nil {
+	if p.sinks, err = openSinks(l.config.Sinks, l.config.OTLP.series(), p.logger, p.registry); err != nil {
 		return nil, err
 	}
 	if p.governor, err = governor.New(l.config.Governor.Config, p.registry, p.logger); err != nil {

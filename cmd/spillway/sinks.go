@@ -9,7 +9,6 @@ import (
 
 	"github.com/grafana/dskit/services"
 	"github.com/prometheus/client_golang/prometheus"
-	promconfig "github.com/prometheus/prometheus/config"
 
 	"github.com/spillway-telemetry/spillway/ingester"
 	"github.com/spillway-telemetry/spillway/ingester/sink/discard"
@@ -29,11 +28,11 @@ type sinks struct {
 	files  []*file.Sink
 	closes []func() error
 
-	translation promconfig.OTLPConfig
+	translation translate.Options
 }
 
 // openSinks opens every destination. translation says how OTLP metrics become series.
-func openSinks(configs map[string]SinkConfig, translation promconfig.OTLPConfig, logger *slog.Logger, reg prometheus.Registerer) (*sinks, error) {
+func openSinks(configs map[string]SinkConfig, translation translate.Options, logger *slog.Logger, reg prometheus.Registerer) (*sinks, error) {
 	s := &sinks{byName: map[string]ingester.Sink{"": discard.Sink{}}, kafkas: map[string]*kafka.Sink{}, translation: translation}
 	for _, name := range sortedKeys(configs) {
 		if err := s.open(name, configs[name], logger.With("sink", name), prometheus.WrapRegistererWith(prometheus.Labels{"sink": name}, reg)); err != nil {

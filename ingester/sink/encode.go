@@ -68,11 +68,11 @@ func (e *Encoder) Encode(b *ingester.Batch, keep func(group int) bool) []byte {
 	return e.encode(b, keep)
 }
 
-// Cut is Encode without what the rules changed: the admitted groups as they were sent,
-// in their order.
-func (e *Encoder) Cut(b *ingester.Batch) []byte {
+// Cut is Encode without what the rules changed: the groups as they were sent, in their
+// order.
+func (e *Encoder) Cut(b *ingester.Batch, keep func(group int) bool) []byte {
 	e.asSent = true
-	return e.encode(b, nil)
+	return e.encode(b, keep)
 }
 
 func (e *Encoder) encode(b *ingester.Batch, keep func(int) bool) []byte {

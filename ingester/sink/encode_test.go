@@ -153,7 +153,7 @@ func TestCutIgnoresChanges(t *testing.T) {
 		rnd := rand.New(rand.NewSource(seed))
 		b := walk(t, ingester.OTLPMetrics, randomRequest(t, rnd, ingester.OTLPMetrics), nil)
 		decideAtRandom(rnd, b)
-		got := slices.Clone(e.Cut(b))
+		got := slices.Clone(e.Cut(b, nil))
 		for i := range b.Groups {
 			b.Groups[i].Route = ingester.Route{}
 		}

@@ -50,7 +50,7 @@ func (c *complaints) answer(endpoint string, a Answer, now time.Time) {
 	level, text := slog.LevelWarn, "The endpoint could not take a batch"
 	switch a.Outcome {
 	case Stored:
-		text = "The destination stored a batch only in part"
+		text = "The destination took a batch, but not all of it, or did not say so readably"
 	case Refused:
 		text = "The destination refused a batch for good"
 	case Overloaded:

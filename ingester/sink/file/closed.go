@@ -124,9 +124,10 @@ func (s *stream) files() (files []diskFile, err error) {
 }
 
 // tidy closes a file that is old enough, compresses the closed ones and deletes the
-// oldest beyond the stream's bytes. now decides what is old.
+// oldest beyond the stream's bytes. now decides what is old. While a file ends with half
+// a line that cannot be cut off, nothing is compressed.
 func (s *stream) tidy(ctx context.Context, now time.Time) error {
-	if err := s.closeOld(now); err != nil {
+	if err := errors.Join(s.closeOld(now), s.mend()); err != nil {
 		return err
 	}
 	files, err := s.files()

@@ -12,6 +12,13 @@
 // new file, so no line is ever torn in the middle of a file. A write that fails half
 // way, on a full disk, say, is taken back, and the sender keeps its data.
 //
+// Files may be deleted, renamed or shortened under the process's feet, by hand or by
+// logrotate. Before and after each write the path is compared with the open file (two
+// stats, about a microsecond each). If they are not the same, the lines are taken back
+// and written to a new file, in a new folder if that is gone, too; if that fails, the
+// write fails. A file under a name of somebody else's choice is not compressed, and
+// max_bytes does not count it.
+//
 // A file is closed when it is as large or as old as the options say. Then it is
 // compressed beside itself and replaced when the compressed one is whole on the disk.
 // Each stream keeps max_bytes; beyond that its oldest files go.

@@ -9,8 +9,8 @@ import (
 
 // metrics are those of one sink, each by stream.
 type metrics struct {
-	written, closed, failed, deleted *prometheus.CounterVec
-	kept                             *prometheus.GaugeVec
+	written, closed, failed, deleted, moved *prometheus.CounterVec
+	kept                                    *prometheus.GaugeVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -33,6 +33,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "spillway_sink_file_deleted_bytes_total",
 			Help: "Bytes of the closed files that were deleted because the stream's files took more than max_bytes.",
 		}, stream),
+		moved: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "spillway_sink_file_moved_files_total",
+			Help: "Files that somebody renamed or deleted while they were being written. Nothing is acknowledged into them, and a new file is begun.",
+		}, stream),
 		kept: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "spillway_sink_file_bytes",
 			Help: "Bytes that the files take, looked at once a second.",
@@ -42,14 +46,14 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 
 // streamMetrics are those of one stream.
 type streamMetrics struct {
-	written, closed, failed, deleted prometheus.Counter
-	kept                             prometheus.Gauge
+	written, closed, failed, deleted, moved prometheus.Counter
+	kept                                    prometheus.Gauge
 }
 
 func (m *metrics) of(s ingester.Stream) streamMetrics {
 	name := s.String()
 	return streamMetrics{
 		m.written.WithLabelValues(name), m.closed.WithLabelValues(name), m.failed.WithLabelValues(name),
-		m.deleted.WithLabelValues(name), m.kept.WithLabelValues(name),
+		m.deleted.WithLabelValues(name), m.moved.WithLabelValues(name), m.kept.WithLabelValues(name),
 	}
 }

@@ -41,10 +41,11 @@ func New(o Options) (*Sink, error) {
 	if s.logger == nil {
 		s.logger = slog.New(slog.DiscardHandler)
 	}
+	s.options.Logger = s.logger
 	s.encoders.New = func() any { return new(sink.Encoder) }
 	m := newMetrics(o.Registerer)
 	for _, name := range ingester.Streams() {
-		s.streams[name] = &stream{name: name.String(), folder: filepath.Join(o.Path, name.String()), options: &s.options, metrics: m.of(name)}
+		s.streams[name] = &stream{name: name.String(), folder: filepath.Join(o.Path, name.String()), options: &s.options, metrics: m.of(name), hold: s.hold}
 	}
 	return s, nil
 }
@@ -69,6 +70,35 @@ func (s *Sink) Open() error {
 		if err := st.recover(); err != nil {
 			return errors.Join(fmt.Errorf("path: %w", err), lock.Close())
 		}
+	}
+	s.lock = lock
+	return nil
+}
+
+// hold makes sure that the folder is ours when a file is begun: with the folder its lock
+// may have been deleted, and another process may have taken a new one.
+func (s *Sink) hold() error {
+	s.opening.Lock()
+	defer s.opening.Unlock()
+	path := filepath.Join(s.options.Path, "lock")
+	if s.lock != nil {
+		held, err := s.lock.Stat()
+		if err != nil {
+			return err
+		}
+		if now, err := os.Stat(path); err == nil && os.SameFile(held, now) {
+			return nil
+		}
+	}
+	if err := os.MkdirAll(s.options.Path, 0o755); err != nil {
+		return fmt.Errorf("path: %w", err)
+	}
+	lock, err := lockFolder(path)
+	if err != nil {
+		return fmt.Errorf("path: %w", err)
+	}
+	if s.lock != nil {
+		_ = s.lock.Close() // of a file that nobody can find any more
 	}
 	s.lock = lock
 	return nil

@@ -4,8 +4,11 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -42,28 +45,76 @@ const (
 // judgePost reads an answer of OTLP over HTTP, and how many items the destination
 // refuses although it took the others.
 func judgePost(r *http.Response, body []byte, now time.Time) (sink.Answer, int64) {
-	isProto := strings.HasPrefix(r.Header.Get("Content-Type"), "application/x-protobuf")
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	text := body
-	if isProto && r.StatusCode/100 != 2 {
+	if kind == typeProto && r.StatusCode/100 != 2 {
 		text = bytesField(body, statusMessage)
 	}
 	a := sink.JudgeStatus(r.StatusCode, r.Header, short(text), now)
-	if a.Outcome != sink.Stored || !isProto {
+	switch {
+	case a.Outcome != sink.Stored:
 		return a, 0
+	case r.ContentLength > int64(len(body)) && len(body) < longestAnswer:
+		return unreadable(a, fmt.Errorf("the connection broke after %d of its %d bytes", len(body), r.ContentLength)), 0
+	case kind == typeProto || len(body) == 0:
+		return partial(a, body)
+	case kind == typeJSON:
+		return partialJSON(a, body)
 	}
-	return partial(a, body)
+	return unreadable(a, fmt.Errorf("its Content-Type is %q: %s", kind, short(body))), 0
+}
+
+const (
+	typeProto = "application/x-protobuf"
+	typeJSON  = "application/json"
+)
+
+// unreadable is what is made of a success whose response cannot be read: OTLP calls a
+// request with status 2xx or OK accepted, and sending it again would store it twice.
+// The error only becomes a line in the log.
+func unreadable(a sink.Answer, why error) sink.Answer {
+	a.Err = fmt.Errorf("answered that it is stored, but how many items it rejected cannot be read, so none count as rejected: %w", why)
+	return a
 }
 
 // partial reads the response of a request that was taken.
 func partial(a sink.Answer, response []byte) (sink.Answer, int64) {
 	success := bytesField(response, responsePartial)
-	rejected := int64(numberField(success, partialRejected))
-	text := short(bytesField(success, partialMessage))
+	return rejectedOf(a, int64(numberField(success, partialRejected)), bytesField(success, partialMessage),
+		wellFormed(response) && wellFormed(success))
+}
+
+// partialJSON reads the response in OTLP's JSON, whose numbers of 64 bits are strings
+// or numbers. Destinations answer in it although OTLP asks for the request's encoding.
+func partialJSON(a sink.Answer, response []byte) (sink.Answer, int64) {
+	type number = json.Number
+	var r struct {
+		PartialSuccess struct {
+			Records number `json:"rejectedLogRecords"`
+			Spans   number `json:"rejectedSpans"`
+			Points  number `json:"rejectedDataPoints"`
+			Message string `json:"errorMessage"`
+		} `json:"partialSuccess"`
+	}
+	err := json.Unmarshal(response, &r)
+	n := int64(0)
+	for _, text := range []number{r.PartialSuccess.Records, r.PartialSuccess.Spans, r.PartialSuccess.Points} {
+		if i, err := text.Int64(); err == nil {
+			n = max(n, i)
+		}
+	}
+	return rejectedOf(a, n, []byte(r.PartialSuccess.Message), err == nil)
+}
+
+func rejectedOf(a sink.Answer, rejected int64, message []byte, whole bool) (sink.Answer, int64) {
 	if rejected <= 0 {
+		if !whole {
+			return unreadable(a, errors.New("the response is no whole message")), 0
+		}
 		// A text alone is advice, and the items are stored.
 		return a, 0
 	}
-	a.Err = fmt.Errorf("rejected %d items: %s", rejected, text)
+	a.Err = fmt.Errorf("rejected %d items: %s", rejected, short(message))
 	return a, rejected
 }
 
@@ -96,9 +147,7 @@ func judgeCall(r *http.Response, body []byte) (sink.Answer, int64) {
 		a := sink.Answer{Outcome: sink.Stored}
 		message, err := unframe(body, r.Header.Get("Grpc-Encoding"))
 		if err != nil {
-			// It is stored all the same: sending it again would store it twice.
-			a.Err = fmt.Errorf("answered OK, but how many items it rejected cannot be read: %w", err)
-			return a, 0
+			return unreadable(a, err), 0
 		}
 		return partial(a, message)
 	}
@@ -179,16 +228,17 @@ func retryInfo(encoded string) time.Duration {
 }
 
 // each calls yield for every field of a message up to the first that cannot be read,
-// with the payload of a length-delimited one and the value of a varint.
-func each(message []byte, yield func(num protowire.Number, payload []byte, value uint64)) {
+// with the payload of a length-delimited one and the value of a varint. It reports
+// whether all could be read.
+func each(message []byte, yield func(num protowire.Number, payload []byte, value uint64)) (whole bool) {
 	for len(message) > 0 {
 		num, typ, tag := protowire.ConsumeTag(message)
 		if tag < 0 {
-			return
+			return false
 		}
 		n := protowire.ConsumeFieldValue(num, typ, message[tag:])
 		if n < 0 {
-			return
+			return false
 		}
 		switch typ {
 		case protowire.BytesType:
@@ -200,6 +250,11 @@ func each(message []byte, yield func(num protowire.Number, payload []byte, value
 		}
 		message = message[tag+n:]
 	}
+	return true
+}
+
+func wellFormed(message []byte) bool {
+	return each(message, func(protowire.Number, []byte, uint64) {})
 }
 
 func bytesField(message []byte, want protowire.Number) (found []byte) {

@@ -27,6 +27,11 @@
 //	other 4xx              INVALID_ARGUMENT, or a        final: sending the batch again cannot help
 //	                       message that is too large
 //
+// A success whose response cannot be read (cut off, a page of some proxy) counts as all
+// stored, as OTLP says of 2xx and OK, and the log says so, at most every 30 seconds for
+// an endpoint: sending again could store everything twice. An empty response is a
+// success, and one in JSON is read.
+//
 // OTLP calls more codes final (500, INTERNAL). They are retried here, since they speak
 // of the receiver, and a batch thrown away does not come back.
 //

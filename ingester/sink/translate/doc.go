@@ -18,6 +18,16 @@
 // counts as rejected, though others of it are stored. One that the translation does not
 // know what to make of (delta temporality, say) is rejected as not_translatable.
 //
+// One token pays for a data point, whatever becomes of it. So a classic histogram with
+// more explicit bounds, or a summary with more quantiles, than Options.MaxBuckets is
+// rejected as too_many_buckets or too_many_quantiles before it is decoded. Series
+// repeat the labels of their resource, so what is built of a small request may be
+// large: about 8 MiB of series are built at a time, written, and then the next. A
+// request of several such parts is written in several writes. When one of them fails,
+// the sender repeats the whole request, and what is stored already is stored again with
+// the same values and times. A part that the destination calls invalid is rejected as
+// destination_rejected, and the others are stored.
+//
 // # Remote write to OTLP
 //
 //	__name__             the metric's name; the name is kept as it is

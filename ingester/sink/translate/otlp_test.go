@@ -6,7 +6,6 @@ import (
 	"math/rand"
 	"testing"
 
-	"github.com/prometheus/prometheus/config"
 	"github.com/prometheus/prometheus/model/histogram"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/model/value"
@@ -81,8 +80,7 @@ func promLabels(pairs ...string) (ls []prompb.Label) {
 func back(t *testing.T, md pmetric.Metrics) []string {
 	t.Helper()
 	r := &recorder{t: t}
-	o := config.DefaultOTLPConfig
-	require.NoError(t, NewToRemoteWrite(r, o).Write(t.Context(), otlpBatch(t, md)))
+	require.NoError(t, NewToRemoteWrite(r, usual()).Write(t.Context(), otlpBatch(t, md)))
 	var lines []string
 	for i := range r.last.Groups {
 		if ls := readLabels(r.last.Labels(&r.last.Groups[i])); ls.Get("__name__") != "target_info" {

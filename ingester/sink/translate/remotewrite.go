@@ -29,6 +29,19 @@ type ToRemoteWrite struct {
 	settings prometheusremotewrite.Settings
 	routes   routes
 	encoders sync.Pool
+
+	maxBuckets int
+	partBytes  int
+}
+
+// Options say how OTLP metrics become series.
+type Options struct {
+	// Translation is what Prometheus has options for.
+	Translation config.OTLPConfig
+	// MaxBuckets is the most explicit bounds of a histogram's data point and the most
+	// quantiles of a summary's: each becomes a series, and a data point with more is
+	// rejected.
+	MaxBuckets int
 }
 
 // ToRemoteWrite implements ingester.Sink.
@@ -38,10 +51,10 @@ var _ ingester.Sink = (*ToRemoteWrite)(nil)
 // series of the data point.
 const ReasonNotTranslatable = "not_translatable"
 
-// NewToRemoteWrite makes a translation before next, with the options that Prometheus
-// has for it.
-func NewToRemoteWrite(next ingester.Sink, o config.OTLPConfig) *ToRemoteWrite {
-	t := &ToRemoteWrite{next: next, settings: prometheusremotewrite.Settings{
+// NewToRemoteWrite makes a translation before next.
+func NewToRemoteWrite(next ingester.Sink, options Options) *ToRemoteWrite {
+	o := options.Translation
+	t := &ToRemoteWrite{next: next, maxBuckets: options.MaxBuckets, partBytes: partBytes, settings: prometheusremotewrite.Settings{
 		AddMetricSuffixes:                    o.TranslationStrategy.ShouldAddSuffixes(),
 		AllowUTF8:                            !o.TranslationStrategy.ShouldEscape(),
 		PromoteResourceAttributes:            prometheusremotewrite.NewPromoteResourceAttributes(o),
@@ -63,41 +76,66 @@ func (t *ToRemoteWrite) Write(ctx context.Context, b *ingester.Batch) error {
 	if b.Format != ingester.OTLPMetrics {
 		return t.next.Write(ctx, b)
 	}
-	md, groups, err := t.admitted(b)
+	md, taken, err := t.admitted(b)
 	if err != nil {
 		return &ingester.SinkError{Err: fmt.Errorf("translating OTLP metrics: %w", err)}
 	}
-	a := newAppender(b, groups)
+	a := newAppender(b, taken.groups, parts{ctx: ctx, next: t.next, known: &t.routes, limit: t.partBytes})
 	mark(md)
-	// Its errors are about single data points, which make no series.
+	// Its errors are about single data points, which make no series, or those of a
+	// part that could not be written, which end tells.
 	_, _ = prometheusremotewrite.NewPrometheusConverter(a).FromMetrics(ctx, md, t.settings)
-	out := a.batch(&t.routes)
-	if len(out.Groups) > 0 {
-		if err := t.next.Write(ctx, out); err != nil {
-			return err
-		}
+	if err := a.end(); err != nil {
+		return err
 	}
-	a.settle(out)
+	a.settle()
+	for _, large := range taken.large {
+		reject(b, large.group, large.reason)
+	}
 	return nil
+}
+
+// selection is what of a batch is translated: the groups, and those that are not since
+// they are too large.
+type selection struct {
+	groups []int
+	large  []largePoint
+}
+
+type largePoint struct {
+	group  int
+	reason string
 }
 
 // admitted decodes the admitted data points as they came, and lists their groups in
 // the same order.
-func (t *ToRemoteWrite) admitted(b *ingester.Batch) (pmetric.Metrics, []int, error) {
+func (t *ToRemoteWrite) admitted(b *ingester.Batch) (pmetric.Metrics, selection, error) {
 	raw := b.Body[:b.Size]
-	var groups []int
+	var s selection
 	for i := range b.Groups {
-		if b.Groups[i].Admitted() {
-			groups = append(groups, i)
+		if !b.Groups[i].Admitted() {
+			continue
 		}
+		if reason := t.tooLarge(b, &b.Groups[i]); reason != "" {
+			s.large = append(s.large, largePoint{i, reason})
+			continue
+		}
+		s.groups = append(s.groups, i)
 	}
-	if len(groups) < len(b.Groups) {
+	if len(s.groups) < len(b.Groups) {
 		e := t.encoders.Get().(*sink.Encoder)
 		defer t.encoders.Put(e)
-		raw = e.Cut(b)
+		next := 0
+		raw = e.Cut(b, func(i int) bool {
+			// Groups are asked for in their order.
+			for next < len(s.groups) && s.groups[next] < i {
+				next++
+			}
+			return next < len(s.groups) && s.groups[next] == i
+		})
 	}
 	md, err := (&pmetric.ProtoUnmarshaler{}).UnmarshalMetrics(raw)
-	return md, groups, err
+	return md, s, err
 }
 
 // marker is the attribute by which the series of a data point are recognised. Names
@@ -153,8 +191,9 @@ type appender struct {
 	builder *labels.Builder
 	series  []series
 	// made says which data points have a series.
-	made []bool
-	body []byte
+	made  []bool
+	body  []byte
+	parts parts
 }
 
 // series is one series made, with one sample.
@@ -168,15 +207,20 @@ type series struct {
 	exemplars int
 }
 
-func newAppender(b *ingester.Batch, groups []int) *appender {
+func newAppender(b *ingester.Batch, groups []int, p parts) *appender {
+	p.reasons = make([]string, len(groups))
 	return &appender{
 		from: b, groups: groups, symbols: writev2.NewSymbolTable(), builder: labels.NewBuilder(labels.EmptyLabels()),
-		made: make([]bool, len(groups)),
+		made: make([]bool, len(groups)), parts: p,
 	}
 }
 
-// Append implements storage.AppenderV2. What it is given is encoded at once.
+// Append implements storage.AppenderV2. What it is given is encoded at once, and
+// written when it is much.
 func (a *appender) Append(_ storage.SeriesRef, ls labels.Labels, st, at int64, v float64, h *histogram.Histogram, fh *histogram.FloatHistogram, o storage.AppendV2Options) (storage.SeriesRef, error) {
+	if a.parts.failed != nil {
+		return 0, a.parts.failed
+	}
 	point := -1
 	if n, err := strconv.Atoi(ls.Get(marker)); err == nil && n < len(a.groups) {
 		point = n
@@ -265,6 +309,10 @@ func (a *appender) add(ts *writev2.TimeSeries, s series) error {
 	refs, n := protowire.ConsumeBytes(message[1:])
 	s.key = ingester.Span{Start: s.message + 1 + uint32(n-len(refs)), End: s.message + 1 + uint32(n)}
 	a.series = append(a.series, s)
+	// A message is there twice when the part is put together.
+	if a.parts.built += 2*len(message) + len(s.labels) + seriesBytes; a.parts.built >= a.parts.limit {
+		return a.flush()
+	}
 	return nil
 }
 
@@ -305,22 +353,6 @@ func (a *appender) batch(known *routes) *ingester.Batch {
 
 func moved(s ingester.Span, by uint32) ingester.Span {
 	return ingester.Span{Start: s.Start + by, End: s.End + by}
-}
-
-// settle tells the batch that came in which of its data points were rejected, by the
-// sink or by the translation.
-func (a *appender) settle(out *ingester.Batch) {
-	reason := mainReason(out)
-	for i := range out.Groups {
-		if p := a.series[i].point; out.Groups[i].Rejected > 0 && p >= 0 {
-			reject(a.from, a.groups[p], reason)
-		}
-	}
-	for p, made := range a.made {
-		if !made {
-			reject(a.from, a.groups[p], ReasonNotTranslatable)
-		}
-	}
 }
 
 // reject rejects a group of one item once.

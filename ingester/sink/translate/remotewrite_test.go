@@ -28,6 +28,11 @@ import (
 // TestMain fails when a test leaves a goroutine behind.
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
+// usual are the options that nobody changed.
+func usual() Options {
+	return Options{Translation: config.DefaultOTLPConfig, MaxBuckets: DefaultMaxBuckets}
+}
+
 // recorder is a sink that reads what it gets with Prometheus' own code.
 type recorder struct {
 	t       *testing.T
@@ -212,7 +217,7 @@ func route(sent, now labels.Labels) ingester.Route {
 func TestOTLPBecomesWhatPrometheusMakesOfIt(t *testing.T) {
 	md := everyKind(rand.New(rand.NewSource(1)), 3)
 	r := &recorder{t: t}
-	require.NoError(t, NewToRemoteWrite(r, config.DefaultOTLPConfig).Write(t.Context(), otlpBatch(t, md)))
+	require.NoError(t, NewToRemoteWrite(r, usual()).Write(t.Context(), otlpBatch(t, md)))
 	sort.Strings(r.lines)
 	require.Equal(t, translated(t, md), r.lines)
 	require.Len(t, r.lines, 60)
@@ -251,7 +256,7 @@ func TestOTLPThatWasDroppedIsNotTranslated(t *testing.T) {
 			}
 		}
 		r := &recorder{t: t}
-		require.NoError(t, NewToRemoteWrite(r, config.DefaultOTLPConfig).Write(t.Context(), b))
+		require.NoError(t, NewToRemoteWrite(r, usual()).Write(t.Context(), b))
 		sort.Strings(r.lines)
 		require.Equal(t, translated(t, md), r.lines)
 	}
@@ -278,7 +283,7 @@ func TestRulesChangeEverySeriesOfADataPoint(t *testing.T) {
 		labels.FromStrings("__name__", "http_duration_seconds", "route", "/", "pod", "a"),
 		labels.FromStrings("__name__", "latency", "route", "root", "team", "b"))
 	r := &recorder{t: t}
-	require.NoError(t, NewToRemoteWrite(r, config.DefaultOTLPConfig).Write(t.Context(), b))
+	require.NoError(t, NewToRemoteWrite(r, usual()).Write(t.Context(), b))
 	var got []string
 	for i := range r.last.Groups {
 		got = append(got, readLabels(r.last.Labels(&r.last.Groups[i])).String())
@@ -301,7 +306,7 @@ func TestRejectedSeriesRejectTheirDataPoint(t *testing.T) {
 			}
 		}
 	}}
-	require.NoError(t, NewToRemoteWrite(r, config.DefaultOTLPConfig).Write(t.Context(), b))
+	require.NoError(t, NewToRemoteWrite(r, usual()).Write(t.Context(), b))
 	require.Equal(t, map[string]int64{"out_of_order": 2}, b.Rejections())
 	require.Equal(t, []uint32{0, 0, 0, 0, 0, 1, 1, 0, 0}, rejectedOf(b))
 }
@@ -319,7 +324,7 @@ func TestWhatCannotBeTranslatedIsRejected(t *testing.T) {
 	sum.SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
 	b := otlpBatch(t, md)
 	r := &recorder{t: t}
-	require.NoError(t, NewToRemoteWrite(r, config.DefaultOTLPConfig).Write(t.Context(), b))
+	require.NoError(t, NewToRemoteWrite(r, usual()).Write(t.Context(), b))
 	require.Equal(t, map[string]int64{ReasonNotTranslatable: 3}, b.Rejections())
 	require.Equal(t, []uint32{0, 0, 1, 1, 1, 0, 0, 0, 0}, rejectedOf(b))
 }
@@ -330,14 +335,14 @@ func TestAFailedWriteRejectsNothing(t *testing.T) {
 	md.ResourceMetrics().At(0).ScopeMetrics().At(0).Metrics().At(2).Sum().SetAggregationTemporality(pmetric.AggregationTemporalityDelta)
 	b := otlpBatch(t, md)
 	down := errors.New("down")
-	require.ErrorIs(t, NewToRemoteWrite(&recorder{t: t, err: down}, config.DefaultOTLPConfig).Write(t.Context(), b), down)
+	require.ErrorIs(t, NewToRemoteWrite(&recorder{t: t, err: down}, usual()).Write(t.Context(), b), down)
 	require.Empty(t, b.Rejections())
 }
 
 // What a sink remembers of a series is there the next time.
 func TestSeriesKeepTheirRoute(t *testing.T) {
 	r := &recorder{t: t}
-	to := NewToRemoteWrite(r, config.DefaultOTLPConfig)
+	to := NewToRemoteWrite(r, usual())
 	md := everyKind(rand.New(rand.NewSource(1)), 1)
 	require.NoError(t, to.Write(t.Context(), otlpBatch(t, md)))
 	for i := range r.last.Groups {
@@ -352,7 +357,7 @@ func TestSeriesKeepTheirRoute(t *testing.T) {
 func TestOtherBatchesPass(t *testing.T) {
 	r := &recorder{t: t}
 	b := &ingester.Batch{Format: ingester.RemoteWrite1}
-	require.NoError(t, NewToRemoteWrite(r, config.DefaultOTLPConfig).Write(t.Context(), b))
+	require.NoError(t, NewToRemoteWrite(r, usual()).Write(t.Context(), b))
 	require.Same(t, b, r.last)
 	b = &ingester.Batch{Format: ingester.OTLPLogs}
 	require.NoError(t, NewToOTLP(r).Write(t.Context(), b))

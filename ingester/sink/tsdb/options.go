@@ -32,7 +32,9 @@ type Options struct {
 	// database a sample may be and still be stored out of order. 0 takes samples
 	// of a series in order only, and nothing older than about an hour. Default
 	// 2h: a Prometheus sender keeps what it could not send for about as long, so
-	// it can catch up whatever others wrote in the meantime.
+	// it can catch up whatever others wrote in the meantime. Of two values for one
+	// time that is not the newest of its series both count as stored, as with
+	// Prometheus' own receiver, and a query shows one of them.
 	OutOfOrderWindow model.Duration `yaml:"out_of_order_window"`
 	// MaxExemplars is how many exemplars are kept, the newest; 0 keeps none.
 	// Each takes some hundred bytes of memory. Default 100000.

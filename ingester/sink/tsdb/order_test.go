@@ -124,6 +124,35 @@ func TestOrderWithinABatch(t *testing.T) {
 	})
 }
 
+// The database drops a second value for an older time without a word, and so it counts
+// as stored, and the first is there, also after a crash. If this test fails
+// since the library says more, the package's documentation promises too little.
+func TestASecondValueOutOfOrderCountsAsStored(t *testing.T) {
+	now := milli()
+	o := testOptions(t)
+	window(time.Hour)(&o)
+	s := openTest(t, o)
+	rs := routes{}
+	for _, batch := range [][]prompb.Sample{
+		{sample(now, 1)},
+		{sample(now-1000, 5)},
+		{sample(now-1000, 6)},
+		{sample(now-1000, 7)},
+	} {
+		require.Empty(t, writeFor(t, s, newTestBatch(t, rs, write1(float1("m", batch...)))))
+	}
+	for _, batch := range [][]prompb.Sample{{sample(now, 2)}, {sample(now-1000, 5), sample(now-1000, 8)}} {
+		require.Equal(t, map[string]int{ReasonDuplicate: 1}, writeFor(t, s, newTestBatch(t, rs, write1(float1("m", batch...)))))
+	}
+	for _, db := range []*Sink{s, openCopy(t, o)} {
+		var values []float64
+		for _, p := range content(t, db)[`{__name__="m", job="test"}`] {
+			values = append(values, p.v)
+		}
+		require.Equal(t, []float64{5, 1}, values)
+	}
+}
+
 // A sender repeats what it got no answer for: histograms and the float that
 // marks a histogram series as stale, too.
 func TestRepeatedBatchIsStored(t *testing.T) {
