@@ -209,8 +209,8 @@ func TestRoutesOfMoreSeriesThanFit(t *testing.T) {
 		}
 	}
 	t.Logf("%d of %d were found, %d of them without their hash", hits, n, guessed)
-	require.Greater(t, hits, n/4)
-	require.Greater(t, guessed, n/8)
+	require.Greater(t, hits, n/5)
+	require.Positive(t, guessed)
 	require.Less(t, c.bytes.Load(), c.limit+1<<20)
 }
 

@@ -2,7 +2,6 @@ package otlp
 
 import (
 	"errors"
-	"fmt"
 	"mime"
 	"net/http"
 
@@ -97,7 +96,7 @@ func convert(body []byte, format ingester.Format) ([]byte, error) {
 	// pdata stops behind the first value, and what follows would be lost unseen.
 	var j receive.JSON
 	if _, err := j.Check(body); err != nil {
-		return nil, fmt.Errorf("the body is %w", err)
+		return nil, jsonProblem(body, err)
 	}
 	switch format {
 	case ingester.OTLPMetrics:

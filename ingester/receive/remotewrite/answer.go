@@ -117,8 +117,11 @@ func unauthorized(err error) *refusal {
 	return &refusal{status: http.StatusForbidden, text: err.Error()}
 }
 
-// overCapacity refuses a request for which there is no memory now.
-func (h *Handler) overCapacity() *refusal {
+// noMemory refuses a request for which there is no memory now, or never.
+func (h *Handler) noMemory(memory *ingester.Memory) *refusal {
+	if memory.Never() {
+		return tooLarge("this request alone needs more memory than server.max_request_bytes, which is %d, has for all of them; send less in one", memory.Limit())
+	}
 	return &refusal{status: h.capacityStatus, capacity: true, retryAfter: time.Second,
 		text: "at capacity: server.max_request_bytes of requests are in memory; please send it again"}
 }

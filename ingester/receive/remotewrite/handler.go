@@ -166,13 +166,13 @@ func (h *Handler) read(r *http.Request, memory *ingester.Memory) ([]byte, *refus
 	}
 	packed, ok := memory.Buffer(min(leastRead, most))
 	if !ok {
-		return nil, h.overCapacity()
+		return nil, h.noMemory(memory)
 	}
 	body := io.LimitReader(r.Body, limit+1)
 	for {
 		if len(packed) == cap(packed) {
 			if packed, ok = memory.Larger(packed, min(2*len(packed), max(most, len(packed)+1))); !ok {
-				return nil, h.overCapacity()
+				return nil, h.noMemory(memory)
 			}
 		}
 		n, err := body.Read(packed[len(packed):cap(packed)])
@@ -199,7 +199,7 @@ func (h *Handler) decode(format ingester.Format, b *ingester.Batch, memory *inge
 	}
 	buffer, ok := memory.Buffer(size)
 	if !ok {
-		return h.overCapacity()
+		return h.noMemory(memory)
 	}
 	body, err := snappy.Decode(buffer[:cap(buffer)], b.Packed)
 	if err != nil {
@@ -214,11 +214,11 @@ func (h *Handler) decode(format ingester.Format, b *ingester.Batch, memory *inge
 	}
 	switch {
 	case err == nil && !memory.Grow(int64(cap(b.Body)-cap(body))): // keys that had to be copied
-		return h.overCapacity()
+		return h.noMemory(memory)
 	case err == nil:
 		return nil
 	case errors.Is(err, errNoMemory):
-		return h.overCapacity()
+		return h.noMemory(memory)
 	case errors.Is(err, errTooManySeries), errors.Is(err, errTooManyItems), errors.Is(err, errTooManySpans), errors.Is(err, errTooManyLabelBytes):
 		return tooLarge("%v", err)
 	}
