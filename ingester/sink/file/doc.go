@@ -14,7 +14,7 @@
 //
 // Files may be deleted, renamed or shortened under the process's feet, by hand or by
 // logrotate. Before and after each write the path is compared with the open file (two
-// stats, about a microsecond each). If they are not the same, the lines are taken back
+// stats, a few microseconds together). If they are not the same, the lines are taken back
 // and written to a new file, in a new folder if that is gone, too; if that fails, the
 // write fails. A file under a name of somebody else's choice is not compressed, and
 // max_bytes does not count it.
