@@ -242,6 +242,27 @@ func TestRoutesLargeKey(t *testing.T) {
 	require.False(t, ok)
 }
 
+// TestRoutesLargeKeysAmongUsedOnes: what survives of a segment leaves room for the
+// label set that a new one was opened for, however large.
+func TestRoutesLargeKeysAmongUsedOnes(t *testing.T) {
+	c := newRoutes(4<<20, new(atomic.Int64))
+	insert := func(i, size int) {
+		key := append(routeKey(i), make([]byte, size)...)
+		for {
+			if r := c.insert(c.hash(key), 0, key, verdictOf(i), false, nil); r.locator() != noLocator {
+				r.entry().touch()
+				return
+			}
+		}
+	}
+	for i := range 20_000 {
+		insert(i, i%7/6*(segmentData/largestShare-300)) // every seventh is as large as may be
+		if c.size() > c.limit+1<<20 {
+			t.Fatalf("%d bytes are in use, the limit is %d", c.size(), c.limit)
+		}
+	}
+}
+
 // TestRoutesConcurrently uses one small cache from several goroutines; the race
 // detector and the verdicts are the judges.
 func TestRoutesConcurrently(t *testing.T) {

@@ -14,6 +14,7 @@ const (
 	// routes take; later segments are sized after the one before.
 	segmentData  = 256 << 10
 	minimumData  = 32 << 10
+	largestData  = 1 << 20
 	entryBytes   = 56
 	indexShards  = 256
 	firstSlots   = 16
@@ -191,27 +192,26 @@ func (c *routes) openSegment(size int) {
 	if last := c.current; last != nil {
 		seq = last.seq + 1
 		// An eighth more than the last one needed, so that entries and
-		// bytes run out at about the same time.
-		data = max(minimumData, last.filled*segmentEntries/max(1, last.used)*9/8)
+		// bytes run out at about the same time; within limits, as a few large
+		// label sets say little of the next ones.
+		data = min(largestData, max(minimumData, last.filled*segmentEntries/max(1, last.used)*9/8))
 	}
 	seg := &segment{seq: seq, entries: make([]entry, segmentEntries), data: make([]byte, max(data, size))}
 	c.bytes.Add(seg.size())
 	for seq-c.oldest >= uint32(len(c.ring)) {
-		c.evictOldest(nil)
+		c.evictOldest(nil, 0)
 	}
 	c.ring[seq&uint32(len(c.ring)-1)].Store(seg)
 	c.current = seg
-	c.keepBound()
-	if !seg.fits(size) { // survivors took it
-		c.openSegment(size)
-	}
+	c.keepBound(size)
 }
 
 // keepBound evicts the oldest segments until routes and sequences together are
-// within the bound. It runs with c.mu held.
-func (c *routes) keepBound() {
+// within the bound. What survives leaves size bytes of the newest segment free. It
+// runs with c.mu held.
+func (c *routes) keepBound(size int) {
 	for c.current != nil && c.oldest < c.current.seq && c.size() > c.limit {
-		c.evictOldest(c.current)
+		c.evictOldest(c.current, size)
 	}
 }
 
@@ -225,12 +225,12 @@ func (c *routes) remember(b *Batch, scope uint32, table uint64) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.keepBound()
+	c.keepBound(0)
 }
 
 // evictOldest takes the oldest segment out. What was used of it moves to refuge
-// until only an eighth of that is free.
-func (c *routes) evictOldest(refuge *segment) {
+// until only an eighth of that is free, or size bytes if that is more.
+func (c *routes) evictOldest(refuge *segment, size int) {
 	slot := &c.ring[c.oldest&uint32(len(c.ring)-1)]
 	c.oldest++
 	seg := slot.Load()
@@ -239,7 +239,7 @@ func (c *routes) evictOldest(refuge *segment) {
 	}
 	saved := 0
 	if refuge != nil {
-		saved = c.rescue(seg, refuge)
+		saved = c.rescue(seg, refuge, size)
 	}
 	slot.Store(nil)
 	c.full.Store(true)
@@ -249,9 +249,9 @@ func (c *routes) evictOldest(refuge *segment) {
 }
 
 // rescue moves the entries of seg that were used to refuge and says how many.
-func (c *routes) rescue(seg, refuge *segment) (saved int) {
+func (c *routes) rescue(seg, refuge *segment, size int) (saved int) {
 	var moved [segmentEntries]uint64 // where each entry is now
-	entries, data := len(refuge.entries)*7/8, len(refuge.data)*7/8
+	entries, data := len(refuge.entries)*7/8, min(len(refuge.data)*7/8, len(refuge.data)-size)
 	for i := range seg.used {
 		e := &seg.entries[i]
 		if e.used.Load() == 0 || refuge.used >= entries || refuge.filled+int(e.end-e.key.Start) > data {
