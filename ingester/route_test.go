@@ -251,15 +251,35 @@ func TestRoutesLargeKeysAmongUsedOnes(t *testing.T) {
 		for {
 			if r := c.insert(c.hash(key), 0, key, verdictOf(i), false, nil); r.locator() != noLocator {
 				r.entry().touch()
+				require.Equal(t, string(key), string(r.Sent()))
 				return
 			}
 		}
 	}
-	for i := range 20_000 {
-		insert(i, i%7/6*(segmentData/largestShare-300)) // every seventh is as large as may be
+	for i := range 30_000 {
+		every := 7 // one of so many is as large as may be
+		if i > 10_000 {
+			every = 1500
+		}
+		insert(i, i%every/(every-1)*(segmentData/largestShare-300))
 		if c.size() > c.limit+1<<20 {
 			t.Fatalf("%d bytes are in use, the limit is %d", c.size(), c.limit)
 		}
+	}
+}
+
+// TestRescueLeavesRoom moves a full segment of which every entry was used.
+func TestRescueLeavesRoom(t *testing.T) {
+	c := newRoutes(4<<20, new(atomic.Int64))
+	full := &segment{seq: 1, entries: make([]entry, segmentEntries), data: make([]byte, segmentData)}
+	for i := range segmentEntries {
+		full.add(0, routeKey(i), verdictOf(i), false, nil)
+		full.entries[i].touch()
+	}
+	for _, size := range []int{0, 10_000, segmentData / largestShare} {
+		refuge := &segment{seq: 2, entries: make([]entry, segmentEntries), data: make([]byte, full.filled)}
+		require.Positive(t, c.rescue(full, refuge, size))
+		require.True(t, refuge.fits(max(size, full.filled/8)), "%d bytes", size)
 	}
 }
 
