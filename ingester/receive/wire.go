@@ -20,6 +20,9 @@ func Uvarint(b []byte, i int) (v uint64, next int) {
 }
 
 func longUvarint(b []byte, i int) (v uint64, next int) {
+	if i+1 < len(b) && b[i+1] < 0x80 { // the length of nearly every series and record
+		return uint64(b[i]&0x7f) | uint64(b[i+1])<<7, i + 2
+	}
 	if i >= len(b) {
 		return 0, -1
 	}

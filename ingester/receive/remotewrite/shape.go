@@ -1,5 +1,7 @@
 package remotewrite
 
+import "github.com/spillway-telemetry/spillway/ingester/receive"
+
 // shape is what the value of a field has to look like.
 type shape uint8
 
@@ -35,11 +37,11 @@ var (
 // that it may have, so that a sink can copy or read it without surprise.
 func wellFormed(msg []byte, shapes []shape) bool {
 	for i := 0; i < len(msg); {
-		tag, at := uvarint(msg, i)
+		tag, at := receive.Uvarint(msg, i)
 		if at < 0 {
 			return false
 		}
-		next := skip(msg, at, tag)
+		next := receive.Skip(msg, at, tag)
 		if next < 0 {
 			return false
 		}
@@ -57,16 +59,16 @@ func fits(value []byte, wire int, s shape) bool {
 	if s == unknown {
 		return true
 	}
-	if s == oneVarint || s == varints && wire == varintType {
-		return wire == varintType
+	if s == oneVarint || s == varints && wire == receive.VarintType {
+		return wire == receive.VarintType
 	}
-	if s == oneFixed64 || s == fixed64s && wire == fixed64Type {
-		return wire == fixed64Type
+	if s == oneFixed64 || s == fixed64s && wire == receive.Fixed64Type {
+		return wire == receive.Fixed64Type
 	}
-	if wire != bytesType {
+	if wire != receive.BytesType {
 		return false
 	}
-	start, end := span(value, 0)
+	start, end := receive.Span(value, 0)
 	content := value[start:end]
 	switch s {
 	case varints:
@@ -84,7 +86,7 @@ func fits(value []byte, wire int, s shape) bool {
 func onlyVarints(b []byte) bool {
 	i := 0
 	for i >= 0 && i < len(b) {
-		_, i = uvarint(b, i)
+		_, i = receive.Uvarint(b, i)
 	}
 	return i == len(b)
 }

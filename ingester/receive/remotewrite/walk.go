@@ -7,30 +7,31 @@ import (
 	"unsafe"
 
 	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/receive"
 )
 
 // Tags of the messages that are walked; see prompb/types.proto, remote.proto
 // and io/prometheus/write/v2/types.proto of Prometheus.
 const (
-	v1SeriesTag    = 1<<3 | bytesType // WriteRequest.timeseries
-	v1FamilyTag    = 3<<3 | bytesType // WriteRequest.metadata
-	v1LabelTag     = 1<<3 | bytesType // TimeSeries.labels
-	v1ExemplarTag  = 3<<3 | bytesType
-	v1HistogramTag = 4<<3 | bytesType
+	v1SeriesTag    = 1<<3 | receive.BytesType // WriteRequest.timeseries
+	v1FamilyTag    = 3<<3 | receive.BytesType // WriteRequest.metadata
+	v1LabelTag     = 1<<3 | receive.BytesType // TimeSeries.labels
+	v1ExemplarTag  = 3<<3 | receive.BytesType
+	v1HistogramTag = 4<<3 | receive.BytesType
 
-	v2SymbolTag    = 4<<3 | bytesType  // Request.symbols
-	v2SeriesTag    = 5<<3 | bytesType  // Request.timeseries
-	v2PackedTag    = 1<<3 | bytesType  // TimeSeries.labels_refs, packed
-	v2RefTag       = 1<<3 | varintType // TimeSeries.labels_refs, one by one
-	v2HistogramTag = 3<<3 | bytesType
-	v2ExemplarTag  = 4<<3 | bytesType
-	v2MetadataTag  = 5<<3 | bytesType
+	v2SymbolTag    = 4<<3 | receive.BytesType  // Request.symbols
+	v2SeriesTag    = 5<<3 | receive.BytesType  // Request.timeseries
+	v2PackedTag    = 1<<3 | receive.BytesType  // TimeSeries.labels_refs, packed
+	v2RefTag       = 1<<3 | receive.VarintType // TimeSeries.labels_refs, one by one
+	v2HistogramTag = 3<<3 | receive.BytesType
+	v2ExemplarTag  = 4<<3 | receive.BytesType
+	v2MetadataTag  = 5<<3 | receive.BytesType
 
-	sampleTag = 2<<3 | bytesType // TimeSeries.samples in both
+	sampleTag = 2<<3 | receive.BytesType // TimeSeries.samples in both
 
-	sampleValueTag = 1<<3 | fixed64Type
-	sampleTimeTag  = 2<<3 | varintType
-	sampleStartTag = 3<<3 | varintType // 2.0 only
+	sampleValueTag = 1<<3 | receive.Fixed64Type
+	sampleTimeTag  = 2<<3 | receive.VarintType
+	sampleStartTag = 3<<3 | receive.VarintType // 2.0 only
 )
 
 // walkSample passes over a sample message, whose length stands at msg[i], and
@@ -39,13 +40,13 @@ func walkSample(msg []byte, i int) (next int) {
 	if next = usualSample(msg, i); next > 0 {
 		return next
 	}
-	i, end := span(msg, i)
+	i, end := receive.Span(msg, i)
 	for i >= 0 && i < end {
 		switch tag := msg[i]; tag {
 		case sampleValueTag:
 			i += 9
 		case sampleTimeTag, sampleStartTag:
-			_, i = uvarint(msg[:end], i+1)
+			_, i = receive.Uvarint(msg[:end], i+1)
 		default:
 			i = skipUnknown(msg[:end], i, 3)
 		}
@@ -73,7 +74,7 @@ func usualSample(msg []byte, i int) (next int) {
 // walkMessage passes over a message, whose length stands at msg[i], and checks
 // its fields. It returns the position behind it, or -1.
 func walkMessage(msg []byte, i int, shapes []shape) (next int) {
-	start, end := span(msg, i)
+	start, end := receive.Span(msg, i)
 	if start < 0 || !wellFormed(msg[start:end], shapes) {
 		return -1
 	}
@@ -83,11 +84,11 @@ func walkMessage(msg []byte, i int, shapes []shape) (next int) {
 // skipUnknown passes over a field whose number is above known. A known field
 // that comes here has the wrong type, which is malformed: -1.
 func skipUnknown(msg []byte, i int, known uint64) (next int) {
-	tag, at := uvarint(msg, i)
+	tag, at := receive.Uvarint(msg, i)
 	if at < 0 || tag>>3 <= known {
 		return -1
 	}
-	return skip(msg, at, tag)
+	return receive.Skip(msg, at, tag)
 }
 
 // walker walks one request. What it needs beside the message itself, for the
@@ -100,6 +101,10 @@ type walker struct {
 	items     int // samples, histograms and exemplars so far
 	used, had int // bytes beside the message: needed, and taken from the budget
 }
+
+// errMalformed is the cause of every decoding error: the bytes are not the
+// message that they are said to be.
+var errMalformed = errors.New("malformed protobuf")
 
 // Errors of the walk that do not lie in the bytes.
 var (

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/receive"
 )
 
 // walkV1 finds the series and metric families of a WriteRequest in b.Body and
@@ -17,13 +18,13 @@ func (w *walker) walkV1() error {
 	body := b.Body[:b.Size]
 	for i := 0; i < len(body); {
 		field := i
-		tag, at := uvarint(body, i)
+		tag, at := receive.Uvarint(body, i)
 		if at < 0 {
 			return fmt.Errorf("%w: WriteRequest ends within a tag at byte %d", errMalformed, field)
 		}
 		switch tag {
 		case v1SeriesTag, v1FamilyTag:
-			start, end := span(body, at)
+			start, end := receive.Span(body, at)
 			if start < 0 {
 				return fmt.Errorf("%w: field %d of WriteRequest at byte %d is cut off", errMalformed, tag>>3, field)
 			}
@@ -50,7 +51,7 @@ func (w *walker) walkV1() error {
 			}
 		default:
 			// Mimir and Cortex use field 2 for themselves.
-			if i = skip(body, at, tag); i < 0 || tag>>3 == 1 || tag>>3 == 3 {
+			if i = receive.Skip(body, at, tag); i < 0 || tag>>3 == 1 || tag>>3 == 3 {
 				return fmt.Errorf("%w: WriteRequest at byte %d", errMalformed, field)
 			}
 		}
@@ -85,7 +86,7 @@ func (w *walker) walkSeriesV1(g *ingester.Group) bool {
 			i = walkMessage(msg, i+1, exemplarShapes[1])
 			g.Exemplars++
 		case v1LabelTag:
-			_, i = span(msg, i+1)
+			_, i = receive.Span(msg, i+1)
 			scattered = true
 		default:
 			i = skipUnknown(msg, i, 4)
@@ -112,7 +113,7 @@ func labelRun(msg []byte, i int) int {
 	for i+1 < len(msg) && msg[i] == v1LabelTag {
 		n := int(msg[i+1])
 		if n >= 0x80 {
-			_, i = span(msg, i+1)
+			_, i = receive.Span(msg, i+1)
 			if i < 0 {
 				return -1
 			}
@@ -131,8 +132,8 @@ func labelRun(msg []byte, i int) int {
 func gatherLabels(b *ingester.Batch, g *ingester.Group) {
 	start := len(b.Body)
 	for i := int(g.Message); i < int(g.Field.End); {
-		tag, at := uvarint(b.Body, i)
-		next := skip(b.Body[:g.Field.End], at, tag)
+		tag, at := receive.Uvarint(b.Body, i)
+		next := receive.Skip(b.Body[:g.Field.End], at, tag)
 		if tag == v1LabelTag {
 			b.Body = append(b.Body, b.Body[i:next]...)
 		}

@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/spillway-telemetry/spillway/ingester"
+	"github.com/spillway-telemetry/spillway/ingester/receive"
 )
 
 // walkV2 finds the symbols and series of a 2.0 Request in b.Body and leaves them
@@ -16,13 +17,13 @@ func (w *walker) walkV2() error {
 	body := b.Body[:b.Size]
 	for i := 0; i < len(body); {
 		field := i
-		tag, at := uvarint(body, i)
+		tag, at := receive.Uvarint(body, i)
 		if at < 0 {
 			return fmt.Errorf("%w: Request ends within a tag at byte %d", errMalformed, field)
 		}
 		switch tag {
 		case v2SymbolTag, v2SeriesTag:
-			start, end := span(body, at)
+			start, end := receive.Span(body, at)
 			if start < 0 {
 				return fmt.Errorf("%w: field %d of Request at byte %d is cut off", errMalformed, tag>>3, field)
 			}
@@ -80,7 +81,7 @@ func (w *walker) boundLabels() error {
 		key := b.Bytes(b.Groups[i].Key)
 		for at := 0; at < len(key); {
 			var ref uint64
-			if ref, at = uvarint(key, at); at < 0 {
+			if ref, at = receive.Uvarint(key, at); at < 0 {
 				break // found to be malformed when it is routed
 			}
 			if ref < uint64(len(b.Symbols)) {
@@ -103,7 +104,7 @@ func walkSeriesV2(b *ingester.Batch, g *ingester.Group) bool {
 	for i := int(g.Message); i < len(msg); {
 		switch msg[i] {
 		case v2PackedTag:
-			start, end := span(msg, i+1)
+			start, end := receive.Span(msg, i+1)
 			if start < 0 {
 				return false
 			}
@@ -111,7 +112,7 @@ func walkSeriesV2(b *ingester.Batch, g *ingester.Group) bool {
 			runs++
 			i = end
 		case v2RefTag:
-			_, i = uvarint(msg, i+1)
+			_, i = receive.Uvarint(msg, i+1)
 			runs = 2
 		case sampleTag:
 			i = walkSample(msg, i+1)
@@ -146,13 +147,13 @@ func walkSeriesV2(b *ingester.Batch, g *ingester.Group) bool {
 func gatherRefs(b *ingester.Batch, g *ingester.Group) {
 	at := len(b.Body)
 	for i := int(g.Message); i < int(g.Field.End); {
-		tag, value := uvarint(b.Body, i)
-		next := skip(b.Body[:g.Field.End], value, tag)
+		tag, value := receive.Uvarint(b.Body, i)
+		next := receive.Skip(b.Body[:g.Field.End], value, tag)
 		switch tag {
 		case v2RefTag:
 			b.Body = append(b.Body, b.Body[value:next]...)
 		case v2PackedTag:
-			start, end := span(b.Body, value)
+			start, end := receive.Span(b.Body, value)
 			b.Body = append(b.Body, b.Body[start:end]...)
 		}
 		i = next
@@ -165,12 +166,12 @@ func gatherRefs(b *ingester.Batch, g *ingester.Group) {
 func checkReferences(b *ingester.Batch, g *ingester.Group) {
 	msg := b.Message(g)
 	for i := 0; i < len(msg); {
-		tag, at := uvarint(msg, i)
-		i = skip(msg, at, tag)
+		tag, at := receive.Uvarint(msg, i)
+		i = receive.Skip(msg, at, tag)
 		if tag != v2ExemplarTag && tag != v2MetadataTag {
 			continue
 		}
-		start, end := span(msg, at)
+		start, end := receive.Span(msg, at)
 		if !referencesHold(msg[start:end], tag, uint64(len(b.Symbols))) {
 			g.Invalidate(ingester.ReasonBadSymbol)
 			return
@@ -181,18 +182,18 @@ func checkReferences(b *ingester.Batch, g *ingester.Group) {
 func referencesHold(msg []byte, outer, symbols uint64) bool {
 	refs := 0
 	for i := 0; i < len(msg); {
-		tag, at := uvarint(msg, i)
-		next := skip(msg, at, tag)
+		tag, at := receive.Uvarint(msg, i)
+		next := receive.Skip(msg, at, tag)
 		switch {
 		case outer == v2ExemplarTag && tag == v2PackedTag:
-			for j, end := span(msg, at); j < end; refs++ {
+			for j, end := receive.Span(msg, at); j < end; refs++ {
 				var ref uint64
-				if ref, j = uvarint(msg, j); ref >= symbols {
+				if ref, j = receive.Uvarint(msg, j); ref >= symbols {
 					return false
 				}
 			}
-		case outer == v2ExemplarTag && tag == v2RefTag, outer == v2MetadataTag && tag>>3 > 1 && tag&7 == varintType:
-			ref, _ := uvarint(msg, at)
+		case outer == v2ExemplarTag && tag == v2RefTag, outer == v2MetadataTag && tag>>3 > 1 && tag&7 == receive.VarintType:
+			ref, _ := receive.Uvarint(msg, at)
 			if tag>>3 <= 4 && ref >= symbols {
 				return false
 			}
